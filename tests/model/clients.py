@@ -29,7 +29,7 @@ from .issued import Function, Issuing
 from .steps import CAPTURED, FLOW_EFFECTS, ISSUED, LINKED, ROUTINE, SEED, Program, Routine, Step, runs, shares
 
 Answer = tuple[Any, TensordError | None]
-BROUGHT = 4  # the results of one program in so many come near the host
+BROUGHT = 4  # in one of so many programs, results are brought to the host early
 
 
 def devices_of(program: Program) -> list[dict[str, object]]:
@@ -47,7 +47,7 @@ def devices_of(program: Program) -> list[dict[str, object]]:
 class Clients:
     """The sessions of one run and their handles, by the ids that the program gives them.
 
-    A real client learns the shape of what it reads; the program's does so only where it says so ("await").
+    A real client learns the shape of each value that it reads; the program's client only by a step "await".
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Clients:
             session.random.seed(SEED)
 
     def run(self, program: Program) -> list[str]:
-        """Do every step; what was read and is wrong."""
+        """Run every step; return the problems."""
         with redirect_stdout(self.printed), ExitStack() as blocks:
             for session in self.sessions if program.seed % BROUGHT == 0 else ():
                 blocks.enter_context(session.host_results())
@@ -79,7 +79,7 @@ class Clients:
                 self.do(self.sessions[step.session], self.handles[step.session], step)
             blocks.close()
             for session in self.open_sessions():
-                session.sync()  # or side effects that nobody has read the results of would be cancelled
+                session.sync()  # otherwise the session's end would cancel side effects that no read has waited for
         trace = next(self.open_sessions()).trace()
         self.handles.clear()
         self.routines.clear()
@@ -95,13 +95,13 @@ class Clients:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def turn_to(self, number: int) -> None:
-        """Another session's step comes next: what the last one has issued has its place before that."""
+        """Begin a step of a session: the steps of the last session come before it in program order."""
         if number != self.turn and self.turn not in self.closed:
             self.settle(self.sessions[self.turn])
         self.turn = number
 
     def settle(self, session: Any) -> None:
-        """Have all admitted that the session has issued: also what waits behind a run, where sessions share."""
+        """Send the session's messages. If sessions share tensors, wait until those behind a run are admitted, too."""
         session.flush()
         if self.in_order:
             attempt(session.names)
@@ -186,7 +186,7 @@ class Clients:
         return self.noting(step.session, chain, step.number, raises)
 
     def noting(self, session: int, chain: int, number: int, raises: bool) -> Callable[..., None]:
-        """A callback that notes what it is given."""
+        """A callback that notes its arguments."""
 
         def callback(*arrays: Any) -> None:
             self.effects.append(((session, chain), number, tuple(array.copy() for array in arrays)))
@@ -221,7 +221,7 @@ class Clients:
     def routine(
         self, session: Any, handles: dict[int, Tensor], step: Step, callbacks: dict[int, Callable[..., None]]
     ) -> Function:
-        """What runs a step's routine: made anew for each run if there are callbacks, which here are of one run."""
+        """The function that runs a step's routine: a new one for each run with callbacks, which belong to one run."""
         routine: Routine = step.fields[ROUTINE]
         key = (step.session, routine.key)
         if key not in self.routines or callbacks:
@@ -285,7 +285,7 @@ class Clients:
         self.read[step.session, step.number] = (session.names(), None)
 
     def cancel(self, session: Any, _handles: dict[int, Tensor], _step: Step) -> None:
-        self.settle(session)  # a cancellation overtakes what was not sent; the program's comes after that
+        self.settle(session)  # a cancellation overtakes unsent messages, but the program's comes after them
         session.cancel()
 
     def restart(self, session: Any, _handles: dict[int, Tensor], _step: Step) -> None:
@@ -321,21 +321,21 @@ class Clients:
         return wrong
 
     def compare_prints(self, labels: Mapping[int, str]) -> list[str]:
-        """The lines of each step that prints: those that certainly happen, in order, and no others than may."""
+        """The steps that print whose certain lines are missing or out of order, or that print an impossible line."""
         wanted: dict[str, list[Line]] = {label: [] for label in labels.values()}
         for session, chain, number, arrays in self.expected.encoder.effects:
             if number in labels:
                 sure = not self.expected.sessions[session].answers[number].errors
                 wanted[labels[number]].append(Line((session, chain), " ".join(map(str, arrays)), sure))
         found = self.printed.by_label()
-        wrong = [f"printed by nobody: {label}" for label in found.keys() - wanted.keys()]
+        wrong = [f"no step prints lines that begin with {label}" for label in found.keys() - wanted.keys()]
         return wrong + [
             f"print {label}: {each}" for label in wanted for each in compare_lines(wanted[label], found[label])
         ]
 
 
 class Line(NamedTuple):
-    """What is to be printed: by which chain of which session, and is it certain to come?"""
+    """An expected line: the session and chain that print it, its text, and whether it is certain."""
 
     chain: tuple[int, int]
     text: str
@@ -343,7 +343,7 @@ class Line(NamedTuple):
 
 
 class Lines(StringIO):
-    """In the place of the standard output: keeps what is written, a line at a time."""
+    """Replaces the standard output: stores each line that is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -354,7 +354,7 @@ class Lines(StringIO):
         return len(text)
 
     def by_label(self) -> defaultdict[str, list[str]]:
-        """What was written, by the first word of each line; for errors, that there was one."""
+        """The written lines by their first word, without that word; "an error" for each error."""
         found = defaultdict(list)
         for line in self.lines:
             label, _, text = line.partition(" ")
@@ -376,7 +376,7 @@ def labels_of(program: Program) -> dict[int, str]:
 
 
 def compare_lines(wanted: list[Line], found: list[str]) -> list[str]:
-    """What is wrong with the lines of one step. If several chains print them, their order is open."""
+    """The problems with the lines of one step. If several chains print them, any order is right."""
     if len({line.chain for line in wanted}) > 1:
         return compare_unordered(wanted, Counter(found))
     rest = iter(wanted)
@@ -385,10 +385,10 @@ def compare_lines(wanted: list[Line], found: list[str]) -> list[str]:
             if line.text == text or (text == "an error" and not line.sure):
                 break
             if line.sure:
-                return [f"{text!r}, expected {line.text!r}"]
+                return [f"the line {text!r}; expected {line.text!r}"]
         else:
-            return [f"{text!r} should not have come, or not here"]
-    return [f"{line.text!r} did not come" for line in rest if line.sure]
+            return [f"the line {text!r} was not expected there"]
+    return [f"the line {line.text!r} is missing" for line in rest if line.sure]
 
 
 def compare_unordered(wanted: list[Line], found: Counter[str]) -> list[str]:
@@ -400,12 +400,12 @@ def compare_unordered(wanted: list[Line], found: Counter[str]) -> list[str]:
         else:
             missing.append(line)
     found["an error"] -= sum(not line.sure for line in missing)
-    wrong = [f"{line.text!r} did not come" for line in missing if line.sure]
-    return wrong + [f"{text!r} should not have come" for text in +found]
+    wrong = [f"the line {line.text!r} is missing" for line in missing if line.sure]
+    return wrong + [f"the line {text!r} was not expected" for text in +found]
 
 
 def parameters_of(program: programs.Program, numbers: Sequence[Any]) -> list[Any]:
-    """The numbers that a run is given, of all that it has."""
+    """Those numbers of a run that are parameters."""
     return [value for number, value in zip(program.numbers, numbers, strict=True) if number.op == PARAMETER]
 
 
@@ -418,17 +418,17 @@ def with_texts(program: programs.Program) -> programs.Program:
 
 
 def nothing(*_arrays: Any) -> None:
-    """The callback of a place that no step calls."""
+    """The callback in a slot that no step calls."""
 
 
 def is_possible(error: TensordError, possible: set[tuple[str, str | None]]) -> bool:
-    """Is it one of the roots? Which of several instructions was cancelled first is open."""
+    """Whether the error is one of the possible ones. Any cancelled instruction may be the first."""
     kind = kind_of(error)
     return (kind, error.op) in possible or (kind == "CancelledError" and any(k == kind for k, _ in possible))
 
 
 def attempt(action: Any) -> Answer:
-    """A result, or the error."""
+    """The result of an action, or its error."""
     try:
         result = action()
     except TensordError as error:

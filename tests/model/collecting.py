@@ -14,7 +14,7 @@ from .handles import Client, Handle
 if TYPE_CHECKING:
     from .programs import Generator
 
-MOST = 64  # elements of a value
+MOST = 64  # the most elements of a value
 
 
 class Collecting:
@@ -25,7 +25,7 @@ class Collecting:
         self.rng = generator.rng
 
     def emit(self, client: Client) -> bool:
-        """A collective on tensors that are there, on others that are moved, and on new ones. False: it would raise."""
+        """Add a collective on existing tensors, moved ones and new ones; False if it would raise."""
         rng, x = self.rng, self.generator.pick(client)
         meta = None if x is None else client.handles[x].meta
         if x is None or meta is None:
@@ -54,7 +54,7 @@ class Collecting:
         return True
 
     def at(self, client: Client, x: int, meta: Meta, home: str) -> int:
-        """A tensor of that meta on a device."""
+        """A tensor with this meta on a device."""
         there = [n for n, handle in client.handles.items() if handle.meta is meta and handle.home == home]
         if there and self.rng.random() < 0.6:
             return self.rng.choice(there)

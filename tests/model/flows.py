@@ -1,6 +1,6 @@
-"""Runs with control flow in random programs: drawn as programs, since nobody knows their steps before they run.
+"""Runs with control flow in random programs. They are drawn as programs, since only a run decides on its steps.
 
-What such a run does is found out by `interpreted`, on the oracle.
+`interpreted` executes such a run on the oracle.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Flows:
         self.routines: dict[int, list[Routine]] = {}  # session -> those with control flow
 
     def emit(self, client: Client) -> None:
-        """Some runs of a new routine, or of an old one."""
+        """Add some runs of a new routine, or of an old one."""
         known = self.routines.setdefault(client.number, [])
         if known and self.rng.random() < 0.1:
             self.generator.offers.forget(client, known)
@@ -94,17 +94,17 @@ class Flows:
         return handle.meta, self.generator.world.devices.index(handle.home)
 
     def is_certain(self, client: Client, id_: int) -> bool:
-        """Is it open neither what the tensor's meta is, nor whether it has a value?"""
+        """Whether the tensor's meta is known, and timing does not decide whether it has a value."""
         return self.generator.runs.is_known(client, id_) and self.is_decided(client, id_)
 
     def is_decided(self, client: Client, id_: int) -> bool:
-        """Is it not open whether the tensor has a value?"""
+        """Whether timing does not decide if the tensor has a value."""
         value = self.generator.sessions[client.number].tensors[id_].value
         cancelled = [isinstance(error, CancelledError) for error in value.errors]
         return all(cancelled) or not any(cancelled) if value.array is None else not cancelled
 
     def run(self, client: Client, routine: Routine) -> None:
-        """One run, on tensors of the metas and homes of its parameters, perhaps one for several."""
+        """Add a run on tensors with the metas and homes of its parameters; one tensor may serve several parameters."""
         make, program = self.generator, routine.program
         if not all(self.may_use(client, routine, id_) for id_ in routine.captured):
             return
@@ -143,7 +143,7 @@ class Flows:
         return list(found.values())
 
     def pick(self, client: Client, meta: Meta, home: str) -> int:
-        """A handle like that; or an array that is uploaded for it."""
+        """A handle with this meta and home, or that of a new upload."""
         known = [id_ for id_, handle in client.handles.items() if (handle.meta, handle.home) == (meta, home)]
         fitting = [id_ for id_ in known if self.is_certain(client, id_)]
         if fitting and self.rng.random() < 0.8:
@@ -151,13 +151,13 @@ class Flows:
         return self.upload(client, meta, home)
 
     def may_use(self, client: Client, routine: Routine, id_: int) -> bool:
-        """Does the client still have that tensor, which the routine captures, and is it certain?"""
+        """Whether the client still has this captured tensor, and it is certain."""
         if routine.obtained:
             return self.is_decided(client, id_)
         return id_ in client.handles and self.is_certain(client, id_)
 
     def upload(self, client: Client, meta: Meta, home: str) -> int:
-        """An array of that meta."""
+        """Upload an array of this meta."""
         id_ = client.new()
         values = np.array([self.rng.randint(-3, 3) for _ in range(meta.size)])
         self.generator.add(client, "UPLOAD", id_, values.reshape(meta.shape).astype(meta.dtype), home)
@@ -166,14 +166,15 @@ class Flows:
 
 
 def draws(step: programs.Step) -> bool:
-    """Does a step draw random numbers, or may one of its blocks?"""
+    """Whether a step, or one of its blocks, draws random numbers."""
     return step.op == RANDOM or any(map(draws, (inner for block in step.blocks for inner in block.steps)))
 
 
 class Drawing:
     """Draws the steps of a program, or of a block in one.
 
-    `values`: what can be read; `numbers`: slots of ints; `given`: slots around of numbers that the block needs besides.
+    `values`: the values that steps can read; `numbers`: slots of ints; `given`: slots in the enclosing program of
+    further numbers that the block needs.
     """
 
     def __init__(
@@ -193,7 +194,7 @@ class Drawing:
         self.drawn: int | None = None  # the slot of the random call of the outermost step that is being made
 
     def line(self, *, may_fail: bool = False) -> int:
-        """The line of the next step; perhaps of one that is made to fail."""
+        """The line of the next step, which may be chosen to fail."""
         make = self.make
         make.count += 1
         world = make.world
@@ -203,7 +204,7 @@ class Drawing:
         return make.count
 
     def steps(self, count: int) -> None:
-        """So many steps, but for those that an op does not take."""
+        """Draw `count` steps, except those whose operands the op refuses."""
         kinds: list[Callable[[], Any]] = [self.unary, self.binary, self.binary, self.in_place, self.in_place, self.view]
         kinds += [self.reduction, self.move, self.effect, self.print, self.number, self.draw]
         kinds += [self.construct] * (self.depth < DEEPEST) + [self.boom] * self.make.risky
@@ -211,7 +212,7 @@ class Drawing:
             try:
                 self.rng.choice(kinds)()
             except TensordError:
-                continue  # the builder took nothing of it
+                continue  # the builder has added nothing
 
     def pick(self) -> int:
         return self.rng.choice(self.values[-4:] if self.rng.random() < 0.5 else self.values)
@@ -228,7 +229,7 @@ class Drawing:
         return made[0]
 
     def keep(self, made: Sequence[int], into: Sequence[int]) -> None:
-        """Its results can be read, and what it overwrites cannot."""
+        """Make a step's results readable, and the values that it overwrites unreadable."""
         self.values = [value for value in self.values if value not in into] + list(made)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
@@ -301,7 +302,7 @@ class Drawing:
     # -- control flow --------------------------------------------------------------------------------------------------
 
     def construct(self) -> None:
-        """A step of control flow."""
+        """Draw a step of control flow."""
         self.drawn = self.drawn if self.depth else None
         self.rng.choice((self.cond, self.case, self.repeat, self.repeat, self.while_loop, self.while_loop))()
 
@@ -336,7 +337,7 @@ class Drawing:
         self.close(REPEAT, [head, *arguments], [body])
 
     def while_loop(self) -> None:
-        """A loop whose test counts rounds, or looks at its state, and then has a bound."""
+        """Draw a loop whose test counts rounds, or reads the loop's state; in the second case it has a bound."""
         counter = self.op("full", [~self.constant(0)], {"shape": (), "dtype": "int64"})
         arguments = [counter, *(self.pick() for _ in range(self.rng.randint(0, 2)))]
         counts = self.rng.random() < 0.7
@@ -347,14 +348,14 @@ class Drawing:
         self.close(WHILE, arguments, [test, body], {"max_iterations": most})
 
     def test(self, *, counts: bool) -> list[int]:
-        """What a test returns. The counter is the first parameter."""
+        """The result of a test. The counter is the first parameter."""
         value = self.newest(0)
         if counts:
             return [self.op("less", [value, ~self.constant(self.rng.randint(0, 3))])]
         return [self.op("any", [self.pick() if self.values else value])]
 
     def increment(self) -> list[int]:
-        """The counter, for the next round."""
+        """The counter of the next round."""
         return [self.op("add", [self.newest(0), ~self.constant(1)])]
 
     def newest(self, value: int) -> int:
@@ -377,7 +378,7 @@ class Drawing:
             assert meta is not None
             inner.values.append(inner.builder.parameter(meta, home))
         if first is not None:
-            del inner.values[0]  # the counter, to which nothing else is written
+            del inner.values[0]  # the counter, which other steps must not write
         captured = self.rng.sample(self.values, min(len(self.values), self.rng.randint(0, 2)))
         for value in captured:
             meta, home = self.form(value)
@@ -392,7 +393,7 @@ class Drawing:
         return inner.builder.finish(results), [*captured, *[~slot for slot in (*numbers, *inner.given)]]
 
     def result(self, meta: Meta | None, home: int, taken: Sequence[int]) -> int:
-        """A value of that meta with that home that steps have made; if there is none, a copy of another."""
+        """A value with this meta and home that a step has made; if there is none, a copy of another value."""
         builder, outside = self.builder, len(self.builder.parameters) + len(self.builder.captures)
         fitting = [v for v in self.values if self.form(v) == (meta, home) and builder.variables[v] >= outside]
         fitting = [value for value in fitting if value not in taken]

@@ -1,4 +1,4 @@
-"""What clients of random programs know."""
+"""The clients of random programs: their handles and chains, as the generator of programs knows them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tensord.interpreter.types.meta import Meta
 
 
 class Handle:
-    """What a client knows of a tensor."""
+    """A client's handle of a tensor. `meta`: None if the client does not know it."""
 
     def __init__(self, meta: Meta | None, home: str) -> None:
         self.meta = meta
@@ -14,7 +14,7 @@ class Handle:
 
 
 class Client:
-    """One session's side: its handles, its chains, whether it is cancelled."""
+    """The client of one session: its handles, its chains, whether it is cancelled."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -22,8 +22,8 @@ class Client:
         self.handles: dict[int, Handle] = {}
         self.gone: list[int] = []
         self.chains: list[int] = []
-        self.own_chain = 0  # the one that is there from the beginning, once it is needed
-        self.drawn = 0  # random calls
+        self.own_chain = 0  # the chain that a session has from the beginning; 0 until it is used
+        self.drawn = 0  # the number of random calls
         self.cancelled = False
         self.cancels = 0
         self.closed = False

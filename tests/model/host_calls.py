@@ -1,4 +1,4 @@
-"""Host calls in random programs: what their functions return, and clients that return it some time."""
+"""Host calls in random programs: the results of their functions, and clients that return these at random times."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def function_of(metas: Sequence[tuple[tuple[int, ...], str]], way: str) -> Any:
 
 
 class Asked:
-    """The calls that clients were asked for and have not returned, by session and number."""
+    """The unanswered host calls, by session and number."""
 
     def __init__(self) -> None:
         self.calls: dict[tuple[int, int], tuple[Any, Any]] = {}
         self.returned = 0
 
     def take(self, session: int, called: Any) -> None:
-        """A session is asked for a call, or told that it is over."""
+        """Note a host call of a session, or that the call has ended."""
         if called.values is None:
             self.calls.pop((session, called.number), None)
         else:
             self.calls[session, called.number] = (called.function, called.values)
 
     def give(self, engine: Any, sessions: Sequence[Any], which: int, *, twice: bool = False) -> None:
-        """Return from one of the calls. What comes a second time changes nothing."""
+        """Return from one of the calls. A second answer must change nothing."""
         (session, number), (function, values) = list(self.calls.items())[which]
         del self.calls[session, number]
         self.returned += 1

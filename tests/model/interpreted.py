@@ -1,5 +1,5 @@
-"""Runs with control flow on the oracle: their steps are executed as a client would issue them that reads each value by
-which they decide. It shares nothing with the unfolding of the engines."""
+"""Runs with control flow on the oracle: their steps are executed as by a client that reads each value on which they
+depend. The code shares nothing with the unfolding of the engines."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tensord.vm.serial.values import define
 from .oracle import Oracle
 from .steps import Encoder, Step, lines_of, told
 
-DRAWS = 1 << 16  # parts of a random call that are one block's
+DRAWS = 1 << 16  # draws of one block in a random call
 
 
 class Failed(Exception):  # noqa: N818 - it ends a step, and is no error of the test
-    """A step has these errors in the place of its results."""
+    """A step has these errors instead of results."""
 
     def __init__(self, errors: tuple[TensordError, ...]) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Failed(Exception):  # noqa: N818 - it ends a step, and is no error of the 
 
 
 class Interpreter:
-    """One run. The ids of what is inside lie behind those of its results."""
+    """One run. The ids of its inner values follow those of its results."""
 
     def __init__(self, oracle: Oracle, session: Any, encoder: Encoder, step: Step) -> None:
         self.oracle = oracle
@@ -40,7 +40,7 @@ class Interpreter:
         self.drawn = 0
 
     def run(self) -> None:
-        """Everything; then the results get their ids, and what was inside goes."""
+        """Execute all steps; then give the results their ids, and release the inner values."""
         session, program = self.session, self.routine.program
         if session.cancelled is not None:  # it is refused
             self.oracle.receive(session, self.encoder.messages(self.step))
@@ -71,7 +71,7 @@ class Interpreter:
         effects: Sequence[tuple[int, int, bool]],
         depth: int,
     ) -> list[int]:
-        """Execute the steps of a program or block; the ids of its results. `effects`: those of its steps, in order."""
+        """Execute the steps of a program or block; return the ids of its results. `effects`: those of its steps."""
         ids = dict(enumerate(outside))  # by variable
         rest = iter(effects)
         for step in program.steps:
@@ -103,7 +103,7 @@ class Interpreter:
     def effect(
         self, effect: tuple[int, int, bool], given: Sequence[int], location: int, *, tolerant: bool, again: bool
     ) -> None:
-        """A side effect, which is answered at the end of its outermost step if that may come back to it."""
+        """Execute a side effect. If its outermost step may repeat it, the request is answered at that step's end."""
         chain, number, raises = effect
         callback = self.encoder.noting(self.step.session, chain, number, raises)
         self.send(Effect(tuple(given), chain, callback, 0 if again else number, location, tolerant))
@@ -113,7 +113,7 @@ class Interpreter:
     def construct(
         self, step: programs.Step, given: Sequence[Any], written: Sequence[int], effects: Sequence[Any], depth: int
     ) -> list[int]:
-        """Execute a step with blocks; the ids of its results."""
+        """Execute a step with blocks; return the ids of its results."""
         if depth == 0:
             self.drawn = 0
         parts, last = Parts(step, given, effects), step.blocks[-1]
@@ -139,7 +139,7 @@ class Interpreter:
         return self.block(parts, index, parts.arguments, depth)
 
     def loop(self, parts: Parts, depth: int) -> list[int]:
-        """Execute the body, the last block, as often as it has its turn."""
+        """Execute the body, which is the last block, in each round of the loop."""
         step, count, state = parts.step, 0, []
         if step.op == REPEAT:
             count = parts.head if step.operands[0] < 0 else int(self.value(parts.head))
@@ -155,7 +155,7 @@ class Interpreter:
         return state
 
     def block(self, parts: Parts, place: int, inputs: Sequence[int], depth: int) -> list[int]:
-        """Execute a block of a step; the ids of its results."""
+        """Execute a block of a step; return the ids of its results."""
         captured, numbers, effects = parts.own[place]
         program = parts.step.blocks[place]
         return self.program(program, (*inputs, *captured), self.numbers_of(program, numbers), effects, depth + 1)
@@ -175,19 +175,19 @@ class Interpreter:
         return found
 
     def value(self, id_: int) -> Any:
-        """What a step decides by."""
+        """The truth value, index or count of a step."""
         value = self.session.tensors[id_].value
         if value.array is None:
             raise Failed(value.errors)
         return value.array
 
     def fail(self, step: programs.Step, error: TensordError) -> None:
-        """The step has an error of its own."""
+        """Fail the step with an error of its own."""
         raise Failed((self.oracle.rejected(self.session, error, step.location, step.op),))
 
 
 class Parts:
-    """What a step with blocks is given. `own`: for each block what it captures, its numbers, and its side effects."""
+    """The operands of a step with blocks. `own`: for each block, its captured tensors, numbers and side effects."""
 
     def __init__(self, step: programs.Step, given: Sequence[Any], effects: Iterable[Any]) -> None:
         rest, more = iter(given), iter(effects)

@@ -1,8 +1,8 @@
-"""Random programs from a seed: what clients could send, as they would send it.
+"""Random programs from a seed, as clients could send them.
 
-A client here knows of its handles what a real one knows: metas are inferred at the call, pending ones are unknown
-until they were waited for. Values stay such that every order of evaluation gives the same bits: integers, and floats
-on which only elementwise ops and extremes work.
+A client here knows its handles as a real one does: metas are inferred at the call, and pending metas are unknown until
+the client has waited for them. The values have the same bits for every order of evaluation: integers, and floats that
+only elementwise ops and extremes read.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ VIEWS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("expand_dims", {"axis": 0}),
     ("squeeze", {}),
 )
-CROWDED = 0.2  # of the memory that a program needs where nothing is evicted
-CEILINGS = 0.25  # of these programs: it is the sessions that may have no more
-CALLING = 1 << 20  # programs of this seed and of later ones make host calls, too
-CHECKPOINTS = 0.1  # of the steps are followed by one, where there is a store
+CROWDED = 0.2  # the memory of crowded programs, as a share of what they need without evictions
+CEILINGS = 0.25  # the share of crowded programs in which each session's memory is limited, not the device's
+CALLING = 1 << 20  # programs of this seed and of higher ones make host calls, too
+CHECKPOINTS = 0.1  # the share of steps that a checkpoint follows, if there is a store
 NAMES = ("n0", "n1", "n2")
 Devices = tuple[str, ...]
 SIMS: Devices = ("cpu:0", "sim:0", "sim:1")
@@ -80,7 +80,7 @@ class Generator:
         collects: bool = False,
     ) -> None:
         self.rng = random.Random(seed)
-        self.honest = honest  # only what the client's surface lets through, and no fault
+        self.honest = honest  # only steps that the client's surface allows, and no faults
         self.seed = seed
         self.world = random_world(self.rng, devices)
         if honest:
@@ -90,26 +90,26 @@ class Generator:
             ceilings = devices is not GPUS and random.Random(-seed - 1).random() < CEILINGS
             self.world = replace(self.world, tight=CROWDED, eviction=eviction, store=store, ceilings=ceilings)
         self.steps: list[Step] = []
-        self.sinks = [self.steps]  # the last one takes the next step: of a group, or of a run, that is being made
-        self.count = 0  # of steps, those in groups and runs, too
+        self.sinks = [self.steps]  # the last one takes the next step; it may be that of a group or run being made
+        self.count = 0  # the number of steps, including those in groups and runs
         self.failing: set[tuple[int, int]] = set()
         self.clients = [Client(n) for n in range(self.world.sessions)]
         self.names: dict[str, Handle | Offered] = {}
         self.launching = self.world.launches or (devices[1:] if devices is GPUS else ())
-        self.staying: str | None = None  # the device on which the steps of a run stay for a while
+        self.staying: str | None = None  # the one device of the next steps, while `stay` makes them
         self.expected = Expected(self.world, self.failing)
         self.sessions = self.expected.sessions
         self.runs = Runs(self)
         self.flows = Flows(self)
         self.offers = Offers(self)
         self.collecting = Collecting(self) if collects else None
-        self.risky = self.rng.random() < 0.5  # are ops that fail, unknown ids and cancellation in it?
+        self.risky = self.rng.random() < 0.5  # whether it has failing ops, unknown ids and cancellations
         self.reads = self.rng.choice((0.5, 1.0, 3.0))
         self.moves = self.rng.choice((0.3, 1.0, 3.0))
         self.naming = self.rng.choice((0.5, 1.0, 4.0))
 
     def make(self, length: int) -> Program:
-        """A program of about that many steps; at the end everything is read."""
+        """A program of about `length` steps, at whose end all tensors are read."""
         for client in self.clients:
             for _ in range(2):
                 self.upload(client)
@@ -124,7 +124,7 @@ class Generator:
         return Program(self.seed, self.world, tuple(self.steps), frozenset(self.failing))
 
     def table(self) -> list[tuple[float, Any]]:
-        """Kinds of steps and how often."""
+        """The kinds of steps, with their weights."""
         usual = [
             (1.5, self.upload),
             (1.0, self.create),
@@ -169,7 +169,7 @@ class Generator:
         return usual + risks * self.risky + [(2.0, self.stay), (1.5, self.runs.stay)] * bool(self.launching)
 
     def finish(self) -> None:
-        """Read every tensor, then let go of it, or leave that to the session's end."""
+        """Read every tensor, then release it, or leave its release to the session's end."""
         for client in self.clients:
             if client.closed:
                 continue
@@ -198,13 +198,13 @@ class Generator:
         return Step(self.count, client.number, kind, fields, line)
 
     def collect(self, make: Callable[[], None]) -> list[Step]:
-        """The steps that are added meanwhile, apart from the others; the oracle has executed them one by one."""
+        """The steps that `make` adds, separate from the others; the oracle has executed them one by one."""
         self.sinks.append([])
         make()
         return self.sinks.pop()
 
     def stay(self, client: Client) -> None:
-        """A loop on one device that launches: values that are used, and let go of, while others come."""
+        """Add a loop on one device that launches, in which values are used and released while others are uploaded."""
         if self.staying is not None:
             return
         usual = (self.unary, self.binary, self.binary, self.in_place, self.in_place, self.reduction)
@@ -218,18 +218,18 @@ class Generator:
         self.staying = None
 
     def replace(self, client: Client) -> None:
-        """Use a value, let go of it, and upload one that may get its memory."""
+        """Use a value, release it, and upload another one, which may get its memory."""
         x = self.pick(client)
         meta = None if x is None else client.handles[x].meta
         if x is None or meta is None or not self.call(client, "add", (x, x)):
             return
-        if x in client.handles:  # else the call has released it
+        if x in client.handles:  # otherwise the call has released it
             self.add(client, "RELEASE", (x,))
             self.drop(client, x)
         self.upload(client, meta.shape, meta.dtype.name)
 
     def atomic(self, client: Client) -> None:
-        """A group, often of writes to what several sessions hold."""
+        """Add a group, often of writes to tensors that several sessions hold."""
         emits = (self.in_place, self.in_place, self.setitem, self.binary, self.view, self.release, self.upload)
 
         more = () if self.collecting is None else (self.collecting.emit,)
@@ -242,7 +242,7 @@ class Generator:
         self.steps.append(self.step(client, "ATOMIC", *steps))
 
     def pick(self, client: Client) -> int | None:
-        """One of its handles, rather a recent one."""
+        """One of the client's handles, more often a recent one."""
         ids = [id_ for id_, handle in client.handles.items() if handle.home == self.staying] or list(client.handles)
         if not ids:
             return None
@@ -260,7 +260,7 @@ class Generator:
         out: tuple[int, ...] | None = None,
         scalars: tuple[int, ...] = (),
     ) -> bool:
-        """What Session.execute does; `scalars` are the positions of inputs that are no ids. False: it would raise."""
+        """Add a call as Session.execute would; False if it would raise. `scalars`: the positions of numbers."""
         definition = find(op)
         rows = [None if i in scalars else client.handles.get(x) for i, x in enumerate(inputs)]
         metas = tuple(
@@ -269,7 +269,7 @@ class Generator:
         )
         targets = None if out is None else tuple(client.handles[id_].meta for id_ in out)
         if self.world.tight and (definition.dynamic or None in metas):
-            return False  # what data decide nobody can plan for: docs/decisions/0003, limits
+            return False  # no plan can contain sizes that depend on data: docs/decisions/0003, limits
         try:
             frozen = definition.freeze(attributes)
             outputs = check_targets(definition, infer_once(definition, metas, frozen), targets)
@@ -404,7 +404,7 @@ class Generator:
         return self.call(client, "matmul", (x, y), out=(x,) if self.rng.random() < 0.2 else None)
 
     def exact(self, client: Client, id_: int) -> bool:
-        """May its elements be added in any order?"""
+        """Whether the sum of the elements is the same in any order."""
         meta = client.handles[id_].meta
         return meta is not None and meta.dtype.kind != "f"
 
@@ -471,7 +471,7 @@ class Generator:
             self.learn(client, ids[0], self.add(client, "WAIT", ids))
 
     def learn(self, client: Client, id_: int, step: Step) -> None:
-        """Now and then wait for the answer; then the client knows the meta, if there is one."""
+        """Wait for the answer in some cases; then the client knows the meta, if there is one."""
         if self.rng.random() < 0.4 and not client.cancelled:
             self.add(client, "await", step.number)
             tensor = self.sessions[client.number].tensors.get(id_)
@@ -505,7 +505,7 @@ class Generator:
         self.add(client, "EFFECT", ids, self.rng.choice(client.chains), self.risky and self.rng.random() < 0.15)
 
     def host_call(self, client: Client) -> None:
-        """A function of the client's, which may fail, and may get values whose shape data decide."""
+        """Add a host call, which may fail, and may get values whose shape depends on data."""
         if not any(name.startswith("cpu") for name in self.world.devices):
             return
         ids = tuple(x for x in (self.pick(client) for _ in range(self.rng.randint(0, 2))) if x is not None)
@@ -545,7 +545,7 @@ class Generator:
         self.add(client, "NAMES")
 
     def checkpoint(self) -> None:
-        """What is published, as it is here, and mostly something new with it."""
+        """Add a checkpoint of the published values at this point, in most cases with a newly published one."""
         client = self.rng.choice([c for c in self.clients if not c.closed])
         if not self.names or self.rng.random() < 0.5:
             self.publish(client)
@@ -557,7 +557,7 @@ class Generator:
             self.add(client, "UNPUBLISH", (name,))
             del self.names[name]
 
-    # -- what goes wrong -------------------------------------------------------------------------------------------
+    # -- errors ----------------------------------------------------------------------------------------------------
 
     def boom(self, client: Client) -> bool:
         x, y = self.pick(client), self.pick(client)
@@ -570,7 +570,7 @@ class Generator:
         return x is not None and self.call(client, "model_split", (x,))
 
     def unknown(self, client: Client) -> bool:
-        """An id that was released, or never was."""
+        """Use an id that was released, or was never defined."""
         wrong = self.rng.choice([*client.gone, 10_000])
         x = self.pick(client)
         if x is None:
@@ -619,7 +619,7 @@ class Generator:
 
 
 def random_world(rng: random.Random, devices: Devices = SIMS) -> World:
-    """A machine."""
+    """Draw a machine."""
     tight = rng.choice((0.0, 0.0, 1.0, 0.8, 0.6))
     eviction = rng.choice(("never", "cost", "cost", "lru"))
     late = tuple(d for d in devices if rng.random() < 0.3) if rng.random() < 0.3 else ()
@@ -641,7 +641,7 @@ def random_world(rng: random.Random, devices: Devices = SIMS) -> World:
 
 
 def random_faults(rng: random.Random, devices: Devices) -> tuple[tuple[str, Any], ...]:
-    """Transfers that fail, and allocations. Where they hit depends on the order of execution."""
+    """Faults of transfers and allocations. The order of execution decides which ones fail."""
     faults: list[tuple[str, Any]] = []
     for _ in range(rng.randint(1, 3)):
         device = rng.choice(devices)
@@ -660,10 +660,10 @@ def random_faults(rng: random.Random, devices: Devices) -> tuple[tuple[str, Any]
 def prepared(
     seed: int, *, honest: bool = False, devices: Devices = SIMS, crowded: bool = False, collects: bool = False
 ) -> tuple[Program, Expected]:
-    """The program of a seed, and what it is to give. On a CUDA device no single call fails; that is not its nature.
+    """The program of a seed, and its expected results. On a CUDA device, no single calls are made to fail.
 
-    `crowded`: values are evicted, from memory that is a fifth of what the program needs otherwise, or what its largest
-    instruction needs. `collects`: with collectives.
+    `crowded`: memory is a fifth of what the program needs without evictions, but enough for its largest instruction, so
+    that values are evicted. `collects`: with collectives.
     """
     generator = Generator(seed, honest=honest, devices=devices, crowded=crowded, collects=collects)
     program = generator.make(generator.rng.randint(*((40, 120) if honest else (10, 30) if crowded else (20, 60))))

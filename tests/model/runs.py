@@ -1,7 +1,7 @@
-"""Runs in random programs: steps that are made as any others, and then travel as one message.
+"""Runs in random programs: steps that are drawn like any others, and sent as one message.
 
 The first run of a routine is recorded: its steps are drawn and executed one by one, a program is built of them, and
-handles that live on get new ids. A later run puts other tensors and numbers into the same steps.
+handles that outlive the run get new ids. A later run has the same steps with other tensors and numbers.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A routine with what its later runs need.
+    """A routine with the data for its later runs.
 
-    `steps`: those of the first run; `parameters`, `captured`: the ids of its inputs there, and of what it captures;
-    `results`: ids inside and handles of what lives on; `slots`: of the number of each operand, by (step's number,
-    position).
+    `steps`: those of the first run; `parameters`, `captured`: the ids of its inputs there, and of its captured tensors;
+    `results`: the ids inside, and the handles, of values that outlive the run; `slots`: the number slot of each
+    operand, by (step's number, position).
     """
 
     routine: Routine
@@ -51,10 +51,10 @@ class Runs:
         self.rng = generator.rng
         self.recorded: dict[int, list[Recorded]] = {}  # session -> its routines
         self.keys = 0
-        self.device: str | None = None  # on which all of a routine is
+        self.device: str | None = None  # the one device of all steps of a routine, if there is one
 
     def stay(self, client: Client) -> None:
-        """A routine on one device that launches, which runs again and again."""
+        """Add many runs of a routine on one device that launches."""
         self.device = self.rng.choice(self.generator.launching)
         found = self.record(client)
         if found is not None:
@@ -64,7 +64,7 @@ class Runs:
         self.device = None
 
     def emit(self, client: Client) -> None:
-        """The first run of a new routine, and others of it; or more runs of an old one."""
+        """Add the first run of a new routine, and further ones; or more runs of an old routine."""
         known = self.recorded.setdefault(client.number, [])
         if known and self.rng.random() < 0.5:
             routine = self.rng.choice(known)
@@ -85,7 +85,7 @@ class Runs:
     # -- the first run ---------------------------------------------------------------------------------------------
 
     def record(self, client: Client) -> Recorded | None:
-        """Make some steps, and a run of them."""
+        """Draw some steps, and make a run of them."""
         make, fresh = self.generator, (client.new(), client.new())
         if not client.chains:
             make.chain(client)
@@ -101,7 +101,7 @@ class Runs:
             return None
         self.keys += 1
         build = Building(self.rng, self.keys, {id_: (h.meta, h.home) for id_, h in outside.items()}, client.chains)
-        build.captures = self.device is None  # what is captured may be let go of, and then each later run fails
+        build.captures = self.device is None  # if a captured tensor is released, each later run fails
         routine = build.routine(inner, tuple(alive))
         results = tuple((id_, handle.meta, handle.home) for id_, handle in alive.items())
         found = Recorded(routine, tuple(inner), tuple(build.parameters), routine.captured, results, build.slots)
@@ -109,13 +109,13 @@ class Runs:
         return found
 
     def is_known(self, client: Client, id_: int) -> bool:
-        """Does the client know the meta of a tensor, and is that its meta?"""
+        """Whether the client knows the right meta of a tensor."""
         meta = client.handles[id_].meta
         tensor = self.generator.sessions[client.number].tensors.get(id_)
         return meta is not None and tensor is not None and tensor.meta is meta
 
     def draw(self, client: Client) -> None:
-        """Some steps of those kinds that a program has; often several on one device, which can be a segment."""
+        """Draw some steps of the kinds that a program can have; often several on one device, which can be a segment."""
         make = self.generator
         ops = (make.unary, make.binary, make.binary, make.in_place, make.in_place, make.matmul, make.reduction)
         others = (make.view, make.view, make.setitem, make.join, make.where, make.dynamic, make.create, make.move)
@@ -132,7 +132,7 @@ class Runs:
         make.staying = None
 
     def repeat(self, client: Client) -> None:
-        """A call that is in the run already, on the same operands."""
+        """Repeat a call of the run on the same operands."""
         calls = [step.fields for step in self.generator.sinks[-1] if step.kind == "CALL" and step.fields[4] is None]
         if not calls:
             return
@@ -165,10 +165,11 @@ class Runs:
     # -- later runs ------------------------------------------------------------------------------------------------
 
     def again(self, client: Client, recorded: Recorded) -> None:
-        """Run it with other tensors of the same metas, perhaps one for several parameters, and other numbers."""
+        """Run the routine with other tensors of the same metas, and other numbers. One tensor may serve as several
+        parameters."""
         routine, program = recorded.routine, recorded.routine.program
         if self.generator.honest and not (routine.obtained or client.handles.keys() >= {*routine.captured}):
-            return  # a real client's routine would keep what it captures
+            return  # a real client's routine would keep its captured tensors
         inputs = tuple([self.pick(client, source.meta) for source in program.parameters])
         fresh = (client.new(), client.new())
         ids = dict(zip(recorded.parameters, inputs, strict=True))
@@ -182,7 +183,7 @@ class Runs:
         self.add(client, recorded, fresh, inner, inputs, numbers, ids=ids)
 
     def pick(self, client: Client, meta: Meta) -> int:
-        """A handle of that meta, rather a recent one; or an array that is uploaded for it."""
+        """A handle with this meta, more often a recent one, or that of a new upload."""
         fitting = [id_ for id_, handle in client.handles.items() if handle.meta is meta and self.is_known(client, id_)]
         if self.device is not None:
             fitting = [id_ for id_ in fitting if client.handles[id_].home == self.device]
@@ -227,7 +228,7 @@ class Runs:
 
 
 class Building:
-    """A program of recorded steps. `outside`: meta and home of each tensor that is there before."""
+    """Builds a program of recorded steps. `outside`: meta and home of each tensor that exists before the run."""
 
     def __init__(
         self, rng: Any, key: int, outside: Mapping[int, tuple[Meta | None, str]], chains: Sequence[int]
@@ -246,7 +247,7 @@ class Building:
         self.captures = True
 
     def routine(self, steps: Sequence[Step], results: tuple[int, ...]) -> Routine:
-        """The routine of these steps; `results` are the ids that live on."""
+        """The routine of these steps. `results`: the ids of the values that outlive the run."""
         used = dict.fromkeys(id_ for step in steps for id_ in used_by(step) if id_ in self.outside)
         for id_ in used:
             meta, home = self.outside[id_]
@@ -265,7 +266,7 @@ class Building:
         return tuple(evaluate(self.builder.numbers, self.given))
 
     def slot(self, device: str) -> int:
-        """A slot for the device; now and then another one than before."""
+        """A slot for the device, in some cases a second one for the same device."""
         known = [slot for slot, name in enumerate(self.devices) if name == device]
         if not known or (self.rng.random() < 0.2 and len(self.devices) < SLOTS):
             known = [len(self.devices)]
@@ -273,7 +274,7 @@ class Building:
         return self.rng.choice(known)
 
     def value(self, id_: int) -> int:
-        """The value of a tensor; one from outside that is no parameter is captured where it is first used."""
+        """The value of a tensor. A tensor from outside that is no parameter is captured at its first use."""
         if id_ not in self.values:
             meta, home = self.outside[id_]
             assert meta is not None
@@ -282,7 +283,7 @@ class Building:
         return self.values[id_]
 
     def number(self, value: int) -> int:
-        """A number with that value, or an equal one: constant, parameter, or computed from one that is 0 or 1."""
+        """A number of this value: a constant, a parameter, or one that is computed from a number that is 0 or 1."""
         kind = self.rng.random()
         if kind < 0.3:
             return self.builder.number("int", CONSTANT, value=value)
@@ -294,7 +295,7 @@ class Building:
         return self.builder.number("int", "mul", operands)
 
     def add(self, step: Step) -> None:
-        """One step of the program, if it is none of the client's alone."""
+        """Add a step to the program, unless the step concerns the client alone."""
         if step.kind == "CALL":
             self.add_call(step)
         elif step.kind == "TO_DEVICE":
@@ -320,11 +321,11 @@ class Building:
 
 
 def random_passes(rng: random.Random) -> tuple[str, ...]:
-    """All passes mostly, else some of them, or none."""
+    """In most cases all passes, otherwise some of them, or none."""
     if rng.random() < 0.6:
         return ("all",)
     found = tuple(name for name in NAMES if name != "devices" and rng.random() < 0.5)
-    return (*found, "devices") if len(found) % 2 else found  # without a draw: the seeds stand for what they always have
+    return (*found, "devices") if len(found) % 2 else found  # without a draw, so that seeds keep their programs
 
 
 def used_by(step: Step) -> Sequence[int]:

@@ -1,7 +1,7 @@
-"""A program is a list of steps; each becomes messages when it is run, the same ones every time.
+"""A program is a list of steps. Each step becomes messages when it is run, the same ones every time.
 
-Steps keep their number in the program they were made in, through shrinking: it is the location and the request
-number of their messages, so that the answers of two machines can be compared.
+A step keeps its number when the program is shrunk. The number is the location and the request number of the step's
+messages, so that the answers of two machines can be compared.
 """
 
 from __future__ import annotations
@@ -48,15 +48,17 @@ from .host_calls import function_of
 
 @dataclass(frozen=True)
 class Step:
-    """`kind` is that of a message, or "cancel", "close", "await", "FORGET"; `fields` are what it is about.
+    """One step. `kind` is that of a message, or "cancel", "close", "await", "FORGET". `fields` depend on the kind:
 
-    Those of a group ("ATOMIC") are steps. Those of a run ("RUN") are a `Routine`, two ids for it if it is not linked
-    yet, the steps that it stands for, inputs, numbers, (id inside, id of the result) of each result, and what is
-    released behind it. Those of a run with control flow ("FLOW") are a `Routine`, its two ids, inputs, numbers,
-    outputs, and (chain, number, whether it raises) of each side effect. Those of a routine that is published ("OFFER")
-    are the name, a `Routine`, its two ids, and inputs and numbers that it could run on; of one that is looked up
-    ("OBTAIN") the name, a `Routine`, and whether what it captures is a snapshot. `line`: the step that the location
-    names, if that is another one, of the routine's first run.
+    - a group ("ATOMIC"): its steps;
+    - a run ("RUN"): a `Routine`, two ids for it if it is not linked yet, the steps that it stands for, inputs, numbers,
+      (id inside, id of the result) of each result, and the ids that are released after it;
+    - a run with control flow ("FLOW"): a `Routine`, its two ids, inputs, numbers, outputs, and (chain, number, whether
+      it raises) of each side effect;
+    - publishing a routine ("OFFER"): the name, a `Routine`, its two ids, and inputs and numbers for a run;
+    - looking up a routine ("OBTAIN"): the name, a `Routine`, and whether its captured tensors are snapshots.
+
+    `line`: the step of the routine's first run that the location names, if it is not this step.
     """
 
     number: int
@@ -71,7 +73,7 @@ class Step:
 
     @property
     def inner(self) -> tuple[Step, ...]:
-        """The steps that it stands for."""
+        """The steps of a group or run."""
         return self.fields if self.kind == "ATOMIC" else self.fields[INNER] if self.kind == "RUN" else ()
 
     def __str__(self) -> str:
@@ -89,9 +91,9 @@ FLOW_INPUTS, FLOW_EFFECTS = 2, 5  # of a FLOW
 class Routine:
     """A program linked to devices and captured tensors.
 
-    `keeps`: is the program kept, too? `way`: how a client with the public surface runs it. `obtained`: was it looked
-    up? Then what it captures is its own.
-    `passes`: those that may change it.
+    `keeps`: whether the session keeps the program, too. `way`: how a client with the public surface runs it.
+    `obtained`: whether it was looked up, so that its captured tensors are its own. `passes`: the passes that may change
+    it.
     """
 
     key: int
@@ -106,11 +108,11 @@ class Routine:
 
 @dataclass(frozen=True)
 class World:
-    """The machine a program runs on, and how badly its streams behave.
+    """The machine that a program runs on, and the properties of its streams.
 
-    `patience`: runs of a routine that are unfolded before one may run as a whole. `store`: the host's memory is tight,
-    too, and there is a store below it; half of the uploads lie in files that are loaded. `ceilings`: it is the sessions
-    that may have no more of a device, and not the device that has no more. `launches`: the sim devices that launch.
+    `patience`: the number of runs of a routine that are unfolded before one may run as a whole. `store`: the host's
+    memory is tight, too, and there is a store below it; half of the uploads lie in files that are loaded. `ceilings`:
+    the limits apply to each session, not to the device. `launches`: the sim devices that launch.
     """
 
     sessions: int = 1
@@ -122,7 +124,7 @@ class World:
     late: tuple[str, ...] = ()
     missing: tuple[tuple[str, str], ...] = ()
     faults: tuple[tuple[str, Any], ...] = ()
-    tight: float = 0.0  # of what serial execution needs where nothing is evicted; 0 is no limit
+    tight: float = 0.0  # memory, as a share of what serial execution without evictions needs; 0 for no limit
     eviction: str = "never"
     devices: tuple[str, ...] = ("cpu:0", "sim:0", "sim:1")
     patience: int = 1
@@ -142,12 +144,12 @@ class Program:
 
 
 def shares(program: Program) -> bool:
-    """Do sessions share what they hold?"""
+    """Whether sessions share tensors or routines."""
     return any(step.kind in NAMING for outer in program.steps for step in (outer, *outer.inner))
 
 
 def runs(program: Program) -> bool:
-    """Has it runs? What a session sends behind one may be admitted after what others send later."""
+    """Whether the program has runs. Messages behind a run may be admitted after later messages of other sessions."""
     return any(step.kind in {"RUN", "FLOW"} for outer in program.steps for step in (outer, *outer.inner))
 
 
@@ -160,7 +162,7 @@ class Encoder:
     routines: dict[tuple[int, int], int] = field(default_factory=dict)  # (session, key) -> id of what is linked
 
     def messages(self, step: Step) -> list[list[Any]]:
-        """The messages of one step as arrays, the last one being what it is about."""
+        """The messages of one step as arrays; the last one is the step's own."""
         before = [encode_message(told(step.location))]
         if step.kind == "ATOMIC":
             return [*before, encode_message(Atomic([one for inner in step.fields for one in self.messages(inner)]))]
@@ -182,7 +184,7 @@ class Encoder:
         return made
 
     def run(self, step: Step) -> list[NamedMessage]:
-        """A run, behind the program and the link that it needs, if it is the first of its routine."""
+        """A run, after the messages of its program and link if it is the first run of its routine."""
         routine, fresh, inner, inputs, numbers, renamed, released = step.fields
         made: list[NamedMessage] = [told(one.location) for one in inner]
         made += self.linked(step, routine, fresh)
@@ -193,7 +195,7 @@ class Encoder:
         return [*made, Release(released)] if released else made
 
     def flow(self, step: Step) -> list[NamedMessage]:
-        """A run with control flow, behind the program and the link that it needs, if it is the first of its routine."""
+        """A run with control flow, after the messages of its program and link if it is the first of its routine."""
         routine, fresh, inputs, numbers, outputs, effects = step.fields
         made = self.linked(step, routine, fresh)
         called = tuple(
@@ -212,7 +214,7 @@ class Encoder:
         return made
 
     def offer(self, step: Step) -> list[NamedMessage]:
-        """The name of a routine, behind what it takes to have it."""
+        """Publish a routine, after the messages that make it."""
         name, routine, fresh, _, _ = step.fields
         made = self.linked(step, routine, fresh)
         return [*made, Publish((name,), (self.routines[step.session, routine.key],), step.number)]
@@ -222,7 +224,7 @@ class Encoder:
         return Lookup((name,), routine.captured, step.number, snapshot)
 
     def forget(self, step: Step) -> list[NamedMessage]:
-        """The release of a routine, if it is linked, and of what is its own."""
+        """The release of a routine, if it is linked, and of its own captured tensors."""
         key, captured = step.fields
         id_ = self.routines.pop((step.session, key), None)
         return [Release((*captured, *(() if id_ is None else (id_,))))]
@@ -257,7 +259,7 @@ class Encoder:
         return Effect(ids, 0, function, 0, step.location, outputs=outputs, metas=metas, device=device)
 
     def noting(self, session: int, chain: int, number: int, raises: bool) -> Callable[..., None]:
-        """A callback that notes what it is given; of an error it notes that alone."""
+        """A callback that notes its arguments; for an error it notes only that there was one."""
 
         def callback(*arrays: Any) -> None:
             found = tuple("an error" if isinstance(array, TensordError) else array.copy() for array in arrays)
@@ -301,18 +303,18 @@ class Encoder:
 
 
 def told(line: int) -> Location:
-    """The message that says what a line is."""
+    """The message with the text of a line."""
     return Location(line, f"step {line}")
 
 
 def lines_of(program: programs.Program) -> list[int]:
-    """The lines of its steps, those of blocks, too."""
+    """The lines of a program's steps, including those of blocks."""
     inner = [line for block in blocks_of(program) for line in lines_of(block)]
     return [step.location for step in program.steps] + inner
 
 
 def linking(routine: Routine, fresh: tuple[int, int], location: int) -> list[NamedMessage]:
-    """The messages of a program, in parts, and of a link of it; `fresh` are their ids."""
+    """The messages of a program, in parts, and of its link. `fresh`: the ids of both."""
     (program, id_), records, size = fresh, list(wire_records(routine.program)), 1 + routine.key % 7
     made: list[NamedMessage] = [
         ProgramPart(program, tuple(records[start : start + size])) for start in range(0, len(records), size)
@@ -322,7 +324,7 @@ def linking(routine: Routine, fresh: tuple[int, int], location: int) -> list[Nam
 
 
 def blocks_inside(program: programs.Program) -> Iterator[programs.Program]:
-    """The blocks of its steps, and theirs."""
+    """The blocks of a program's steps, and the blocks inside these."""
     for block in blocks_of(program):
         yield block
         yield from blocks_inside(block)

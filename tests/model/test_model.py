@@ -1,9 +1,9 @@
 """The engine against the serial engine, on random programs in random interleavings.
 
-Behaviours 1, 4, 5, 8, 13 to 17, 28, 32, 35, 39 to 45, as far as values, errors, edges and memory show them: after each
-program every value read is the serial engine's, bit for bit, or carries one of the errors it may; the trace has no
-missing and no superfluous edge; and nothing is left in the engine. After every pass the rows that say who holds memory
-sum up to the pools, and the end of each session frees what was said to be free with it.
+Behaviours 1, 4, 5, 8, 13 to 17, 28, 32, 35, 39 to 45, as far as values, errors, edges and memory show them. After each
+program every value read is the serial engine's, bit for bit, or carries one of the possible errors; the trace has no
+missing and no superfluous edge; and the engine holds no instruction, value or memory. After every pass the report of
+the holders of memory sums up to the pools, and the end of each session frees the bytes that the report has predicted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .steps import (
     lines_of,
 )
 
-# Short programs, a tenth of a second each; `make model-long` runs as many as one likes.
+# Short programs, a tenth of a second each; `make model-long` runs any number of them.
 PROGRAMS = (1, 2, 3, 4, 5, 6, 7, 8, 26)
 OTHERS = (12, 13, 14, 15, 17, 19, 20, 21, 22, 23)
 CROWDED = (1, 2, 4, 6, 7, 8, 9, 12, 14, 15, 20, 22)  # where values are evicted
@@ -68,7 +68,7 @@ def test_random_programs_give_what_serial_execution_gives() -> None:
 
 
 def test_random_programs_run_in_a_fifth_of_the_memory_that_they_need() -> None:
-    """What has to fit is each instruction by itself, and everything together on all devices."""
+    """Each instruction by itself must fit, and all values together on all devices."""
     seen: Counter[str] = Counter()
     wrong = failures(CROWDED, seen=seen, crowded=True)
     text = "\n".join(
@@ -89,13 +89,13 @@ def some() -> tuple[Program, ...]:
 
 
 def is_changed(routine: Routine) -> bool:
-    """Do its passes change its program?"""
+    """Whether the routine's passes change its program."""
     with failing_ops():
         return apply(routine.program, routine.passes) != routine.program
 
 
 def test_random_programs_with_host_calls_give_what_serial_execution_gives() -> None:
-    """Their clients return some time, in any order, twice at times, and raise or return what was not asked for."""
+    """Clients answer at random times, in any order, sometimes twice, and may raise or return wrong results."""
     found: Counter[str] = Counter()
     wrong: list[str] = []
     for seed in CALLS:
@@ -110,7 +110,7 @@ def test_random_programs_with_host_calls_give_what_serial_execution_gives() -> N
 
 
 def test_the_programs_have_runs_of_every_sort() -> None:
-    """What no program has, nobody tests."""
+    """A kind of run that no program contains would not be tested."""
     found: Counter[str] = Counter()
     for program in some():
         grouped = [inner for step in program.steps if step.kind == "ATOMIC" for inner in step.fields]
