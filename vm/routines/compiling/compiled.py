@@ -17,9 +17,8 @@ from ....interpreter.programs.program import Program
 from .recipe import Recipe
 from .segments import SHORTEST, Piece
 
-CAPACITY = (
-    1 << 14
-)  # steps of all programs in the cache, some 2 KiB each; the least recently used program is dropped first
+# Steps of all programs in the cache, some 2 KiB each; the least recently used program is dropped first.
+CAPACITY = 1 << 14
 LARGEST = 1 << 11  # steps of a program: the digest of a larger one would delay other sessions
 
 
