@@ -93,7 +93,7 @@ def look_at_buffer(search: Search, value: Any, name: str) -> None:
     try:
         size = value.nbytes if isinstance(value, np.ndarray | np.void) else memoryview(value).nbytes
         if size > BYTES:
-            search.refuse(name, f"has more than {BYTES >> 20} MiB, which a run cannot look at")
+            search.refuse(name, f"has more than {BYTES >> 20} MiB, too many to compare before each run")
         else:
             search.state(Bytes(value), name)
     except GONE:  # closed, or without readable bytes

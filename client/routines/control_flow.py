@@ -47,15 +47,15 @@ class ControlFlow:
         """Call ``then(*args)`` if the predicate is true, else ``otherwise(*args)``.
 
         Both functions return tensors of the same shapes, dtypes and devices, perhaps in containers; global tensors get
-        the layouts of the first function's. The functions may write in place to their arguments, and to tensors
-        outside. If the predicate has failed, neither function runs, and results and written tensors have the error of
+        the layouts that the first function returns. The functions may write in place to their arguments, and to tensors
+        outside. If the predicate has failed, neither function runs, and results and written tensors carry the error of
         the predicate.
 
         :param predicate: A tensor without dimensions.
         :param then: The function for a true predicate.
         :param otherwise: The function for a false predicate.
-        :param args: Their arguments.
-        :returns: What the function returned, in new tensors.
+        :param args: The arguments of the functions.
+        :returns: The function's results, in new tensors.
         :raises MetadataError: The functions return different shapes, dtypes or devices.
         """
         return run(self._core, ControlFlowCall(COND, predicate, (then, otherwise), args))
@@ -65,8 +65,8 @@ class ControlFlow:
 
         :param index: An integer tensor without dimensions. Outside of the list, the results have a KernelIndexError.
         :param functions: The functions.
-        :param args: Their arguments.
-        :returns: What the function returned, in new tensors.
+        :param args: The arguments of the functions.
+        :returns: The function's results, in new tensors.
         :raises MetadataError: The functions return different shapes, dtypes or devices.
         """
         if not isinstance(functions, list | tuple):
@@ -84,11 +84,11 @@ class ControlFlow:
     ) -> Any:
         """Run ``while test(*state): state = body(*state)``. The loop begins with a copy of the state.
 
-        :param test: Returns a tensor without dimensions.
-        :param body: Returns the next state, of the same shapes, dtypes and devices.
+        :param test: A function of the state that returns a tensor without dimensions.
+        :param body: A function of the state that returns the next state, of the same shapes, dtypes and devices.
         :param state: Tensors, perhaps in containers.
-        :param max_iterations: If the test is still true after this many rounds, the results have a KernelError; the
-            machine has a limit of its own (`iterations`).
+        :param max_iterations: If the test is still true after this many rounds, the results carry a KernelError; the
+            machine also has a limit (`iterations`).
         :returns: The final state: one value, or a tuple of several.
         :raises MetadataError: The body returns other shapes, dtypes or devices than it is given.
         """
@@ -99,7 +99,7 @@ class ControlFlow:
         """Run ``for _ in range(count): state = body(*state)``; otherwise as `while_loop`.
 
         :param count: An int, or an integer tensor without dimensions.
-        :param body: Returns the next state, of the same shapes, dtypes and devices.
+        :param body: A function of the state that returns the next state, of the same shapes, dtypes and devices.
         :param state: Tensors, perhaps in containers.
         :returns: The final state: one value, or a tuple of several.
         :raises MetadataError: The body returns other shapes, dtypes or devices than it is given.

@@ -45,11 +45,11 @@ def differences(before: CaptureLook, now: CaptureLook, outside: str | None) -> s
     for name, (value, line) in now.fixed.items():
         old, _ = before.fixed.get(name, (None, None))
         if old is not None and repr(old) != repr(value):
-            found.append(f"{name} was {old}, and is {value}; its value was asked for{f' [{line}]' if line else ''}")
+            found.append(f"{name} was {old}, and is {value}; its value was read{f' [{line}]' if line else ''}")
     if outside is not None:
-        found.append(f"{outside}, which is not an argument, is something else")
+        found.append(f"{outside}, which is not an argument, has changed")
     if before.surroundings != now.surroundings:
-        found.append("the session, or its handler, is another one")
+        found.append("the session or its handler has changed")
     return "; ".join(found[:SHOWN])
 
 

@@ -134,7 +134,7 @@ def look_at_code(search: Search, code: CodeType, outer: dict[str, Any]) -> None:
         for expression in names.modules:
             search.ask_modules(expression)
         for expression in names.frames:
-            search.refuse(expression, "returns something that a run cannot look up")
+            search.refuse(expression, "returns state that a run cannot check")
     look_at_globals(search, dict.fromkeys(name for names in found for name in names.globals), outer)
     for module in dict.fromkeys(module for names in found for module in names.imports):
         look_at_import(search, module.name, module.level, outer)

@@ -3,9 +3,9 @@
 From the names in the function's code (globals, cells, defaults, imports) the search follows references, as the code
 would: called functions, objects, classes, containers. On modules, classes and objects it follows the names in the
 program's code; on classes also methods that Python calls by itself (operators, properties, `__getattr__`); in
-containers and objects of libraries everything. So no attribute, item or method that the code can read is left out. If
-some code accesses attributes by computed names (`computed`), all attributes of all objects are followed; if an object
-was given to a library's code, everything behind it (`whole`).
+containers and objects of libraries it follows everything. So no attribute, item or method that the code can read is
+left out. If some code accesses attributes by computed names (`computed`), all attributes of all objects are followed;
+if an object was given to a library's code, everything behind the object is followed (`whole`).
 
 Each reference is a place. State without a place (an iterator, an object of a library in C) is *opaque*. Functions of
 libraries are assumed to depend only on their arguments: `kinds.INERT` has the list. `functions`, `objects` and
@@ -230,7 +230,7 @@ class Search:
                     return True
         return False
 
-    def refuse(self, name: str, what: str = "has state that a run cannot look at") -> None:
+    def refuse(self, name: str, what: str = "has state that a run cannot check") -> None:
         """Refuse an object whose state has no place."""
         if not self.excuses(name):
             self.opaque.append((f"{name} {what}", name))

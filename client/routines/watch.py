@@ -244,9 +244,7 @@ class Watch:
         """Refuse a result that no run can check."""
         expression = expression_of(frame) or name
         if self._error is None and not any(map(self._guards.excuses, (called(expression), name))):
-            self._error = refusal(
-                f"{expression} returns something that a run cannot look up", called(expression) or name
-            )
+            self._error = refusal(f"{expression} returns state that a run cannot check", called(expression) or name)
 
 
 _IMPORTERS: Final = frozenset((("importlib", "import_module"), ("pkgutil", "resolve_name")))

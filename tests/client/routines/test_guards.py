@@ -234,7 +234,7 @@ def test_the_warning_names_the_global(session, x):
         w = w + 1
         f(x)
     w = w + 1
-    with pytest.warns(RuntimeWarning, match="w, which is not an argument, is something else"):
+    with pytest.warns(RuntimeWarning, match="w, which is not an argument, has changed"):
         f(x)
 
 
