@@ -25,7 +25,7 @@ from .facts import is_total, made_by, newest_values, roots_of
 from .program import NO_OPS, Program, Step
 from .rows import RowShape, common, goes_through, is_thin
 
-LEAST: Final = 1 << 20  # bytes that a fusion reads and writes: fewer stay in the cache from step to step anyway
+LEAST_BYTES: Final = 1 << 20  # bytes that a fusion reads and writes: fewer stay in the cache from step to step anyway
 MANY: Final = 16  # tensors of a fusion: if that many would be too small together, no fusion is searched
 STEPS: Final = 64  # of a fusion, at the most
 SLICE: Final = 512  # steps that are examined at once, at most some 20 ms
@@ -62,13 +62,15 @@ class Terms(NamedTuple):
     least: int | None = None
 
 
-def find_fusions(program: Program, least: int = LEAST) -> list[Fusion]:
+def find_fusions(program: Program, least: int = LEAST_BYTES) -> list[Fusion]:
     """The fusions of a program, by their last steps. `least`: the fewest bytes of the tensors that a fusion reads and
     writes."""
     return [fusion for found in finding_fusions(program, least=least) for fusion in found]
 
 
-def finding_fusions(program: Program, terms: Sequence[Terms | None] = (), least: int = LEAST) -> Iterator[list[Fusion]]:
+def finding_fusions(
+    program: Program, terms: Sequence[Terms | None] = (), least: int = LEAST_BYTES
+) -> Iterator[list[Fusion]]:
     """The same for a long program, with pauses to serve others: yields nothing after each `SLICE` steps, and the
     fusions at the end. `terms`: for each device slot, None for a device that fuses nothing; without any, each step is
     taken."""
