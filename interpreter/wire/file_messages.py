@@ -8,9 +8,12 @@ from . import fields
 
 
 class File(NamedTuple):
-    """Open a file of tensors under a number. `reference` is [descriptor of the client's, name]; an empty one forgets
-    the number. Answered with what the file is recognised by: device, inode, size, time of the last write. `writes`: it
-    is opened for WRITE, else for LOAD."""
+    """Open a file of tensors under a number.
+
+    `reference`: [descriptor of the client's, name], or [path, raw] for a file on the daemon's host; an empty one
+    forgets the number. `writes`: the file is opened for WRITE, otherwise for LOAD. Answered with the identity of the
+    file (device, inode, size, time of the last write), and for a path also with its entries.
+    """
 
     file: fields.FileNumber
     reference: fields.Arguments
