@@ -15,7 +15,7 @@ from ...interpreter.types import kinds
 from ..calls.by_name import call
 from ..calls.checks import own
 from ..locations.locations import located
-from ..locations.tracebacks import MEANT, hide, hides, signed, too_many
+from ..locations.tracebacks import PUBLIC_ERRORS, hide, hides, signed, too_many
 from ..tensor.operators import GLOBALS, SCALARS, as_number
 from ..tensor.tensor import Tensor
 from .functions import Functions
@@ -40,7 +40,7 @@ def unary(name: str, alias: str | None = None) -> Unary:
                 if type(x) in GLOBALS:
                     return core.global_calls.operate(op, x)
             return core.calls.operate(op, x)
-        except MEANT as error:
+        except PUBLIC_ERRORS as error:
             hide(error)
             raise
 
@@ -64,7 +64,7 @@ def binary(name: str) -> Binary:
                 own(core, x1)
                 return core.global_calls.operate(op, x1, x2)
             return call(core, name, [operand(x1, name), x2])[0]
-        except MEANT as error:
+        except PUBLIC_ERRORS as error:
             hide(error)
             raise
 

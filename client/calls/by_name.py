@@ -12,7 +12,7 @@ from ...interpreter.schema.opdef import OpDef, find
 from ...interpreter.types.meta import Scalar
 from ..core.core import Core
 from ..locations.locations import located
-from ..locations.tracebacks import MEANT, hide, hides, signed, too_many
+from ..locations.tracebacks import PUBLIC_ERRORS, hide, hides, signed, too_many
 from ..outbox.current import capture_of, plain_of
 from ..tensor.operators import GLOBALS, SCALARS
 from ..tensor.tensor import Tensor
@@ -59,7 +59,7 @@ def call(
             if issued is not None:
                 return issued
         return call_anew(core, name, inputs, attributes, out, device, key)
-    except MEANT as error:
+    except PUBLIC_ERRORS as error:
         hide(error)
         raise
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, 
 from ...interpreter.layouts.placement import Placement
 from ..calls.checks import refuse_other_nodes
 from ..core.core import Core
-from ..locations.tracebacks import MEANT, hide, hides
+from ..locations.tracebacks import PUBLIC_ERRORS, hide, hides
 from ..outbox.current import CURRENT
 from ..tensor.tensor import Tensor
 
@@ -102,7 +102,7 @@ def routed(
                 kwargs[name] = None
             made: Any = function(part(self, core), *args, **kwargs)
             return made.to_device(where)
-        except MEANT as error:
+        except PUBLIC_ERRORS as error:
             hide(error)
             raise
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from ...interpreter.schema.opdef import OpDef
-from ..locations.tracebacks import MEANT, hide
+from ..locations.tracebacks import PUBLIC_ERRORS, hide
 from ..tensor.operators import SCALARS, Binary, Operand, Unary, as_number, set_operators
 from ..tensor.tensor import Tensor
 
@@ -22,7 +22,7 @@ def add_operators(tensor: type[Tensor]) -> None:
                     if other is NotImplemented:
                         return cast("Tensor", NotImplemented)
                 return self._core.global_calls.operate(op, self, other, in_place)
-            except MEANT as error:
+            except PUBLIC_ERRORS as error:
                 hide(error)
                 raise
 
@@ -32,7 +32,7 @@ def add_operators(tensor: type[Tensor]) -> None:
         def operate(self: Tensor) -> Tensor:
             try:
                 return self._core.global_calls.operate(op, self)
-            except MEANT as error:
+            except PUBLIC_ERRORS as error:
                 hide(error)
                 raise
 

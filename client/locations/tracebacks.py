@@ -26,7 +26,7 @@ VARIABLE: Final = "TENSORD_TRACEBACK"
 DEBUG: Final = "TENSORD_DEBUG"  # of the command line, which then shows tracebacks
 _COUNTED: Final = re.compile(r"takes (?:from (\d+) to )?(\d+) positional arguments? but (\d+) ")
 Kinds: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
-MEANT: Final = (TensordError, TimeoutError)  # for users, who need only their own line
+PUBLIC_ERRORS: Final = (TensordError, TimeoutError)  # meant for users, who need only their own line
 
 
 def hide(error: BaseException) -> None:
@@ -48,14 +48,14 @@ def foreign(traceback: TracebackType | None) -> TracebackType | None:
     return found
 
 
-def public(function: C, meant: Kinds = MEANT) -> C:
-    """Make the function an entry from users' code. Errors of the kinds `meant` are for users."""
+def public(function: C, errors: Kinds = PUBLIC_ERRORS) -> C:
+    """Make the function an entry from users' code. `errors`: the classes of those that are meant for users."""
 
     @wraps(function)
     def entry(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except meant as error:
+        except errors as error:
             hide(error)
             raise
         except Exception as error:
@@ -97,7 +97,7 @@ def public_property(found: property) -> property:
     def entry(self: Any) -> Any:  # `public`, with fewer arguments to pass on
         try:
             return get(self)
-        except MEANT as error:
+        except PUBLIC_ERRORS as error:
             hide(error)
             raise
 

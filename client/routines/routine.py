@@ -19,7 +19,7 @@ from ..linking.linked import Report
 from ..linking.linked_routine import LinkedRoutine
 from ..linking.linking import names_of_passes
 from ..locations.locations import located
-from ..locations.tracebacks import MEANT, hide, hides, make_public
+from ..locations.tracebacks import PUBLIC_ERRORS, hide, hides, make_public
 from ..outbox.current import CURRENT
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting, Steps, on_thread
@@ -97,7 +97,7 @@ class Routine(Generic[P, R]):
                 fixed = entry.evaluation.behind(misfit.slot)
             result = FirstCall(self._captures, core, given, args, kwargs).first_time(fixed)
             return result  # noqa: TRY300
-        except MEANT as error:
+        except PUBLIC_ERRORS as error:
             hide(error)
             raise
 

@@ -16,7 +16,7 @@ from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.errors import MetadataTypeError
 from ...interpreter.schema.opdef import REGISTRY, OpDef
 from ..locations.locations import located
-from ..locations.tracebacks import MEANT, hide, hides
+from ..locations.tracebacks import PUBLIC_ERRORS, hide, hides
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -132,7 +132,7 @@ def binary_operator(tensor: type[Tensor], op: OpDef, in_place: bool) -> Binary:
                 if other is NotImplemented:
                     return cast("Tensor", NotImplemented)
             return self._core.calls.operate(op, self, other, in_place)
-        except MEANT as error:
+        except PUBLIC_ERRORS as error:
             hide(error)
             raise
 
@@ -149,7 +149,7 @@ def reflected_operator(tensor: type[Tensor], op: OpDef) -> Binary:
                 if other is NotImplemented:
                     return cast("Tensor", NotImplemented)
             return self._core.calls.call(self._core, op.name, [other, self])[0]
-        except MEANT as error:
+        except PUBLIC_ERRORS as error:
             hide(error)
             raise
 
@@ -162,7 +162,7 @@ def unary_operator(op: OpDef) -> Unary:
     def operate(self: Tensor) -> Tensor:
         try:
             return self._core.calls.operate(op, self)
-        except MEANT as error:
+        except PUBLIC_ERRORS as error:
             hide(error)
             raise
 

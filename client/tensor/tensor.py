@@ -15,7 +15,7 @@ from ...interpreter.schema.indexing import selects_all
 from ...interpreter.schema.opdef import REGISTRY
 from ...interpreter.types.meta import Meta
 from ..locations.locations import located
-from ..locations.tracebacks import MEANT, hide, hides, make_public, refusing
+from ..locations.tracebacks import PUBLIC_ERRORS, hide, hides, make_public, refusing
 from . import display, exchange, reading
 from .hints import METHODS, add_hints, present
 from .methods import Methods, frozen_index, tensors_in, with_tensor_marks
@@ -154,7 +154,7 @@ class Tensor(Conversions, Methods):
             frozen = frozen_index(key, _GETITEM)
             whole = reading.of(self)
             view = core.calls.operate(_GETITEM, self, attributes=frozen)
-        except MEANT as error:
+        except PUBLIC_ERRORS as error:
             hide(error)
             raise
         if whole is not None and core.calls.native and self._reading is whole:  # otherwise it was written to

@@ -17,7 +17,7 @@ from typing import Any
 
 from ...interpreter.concurrency.finalisers import redone
 from ..locations.locations import HANDLED, user_line
-from ..locations.tracebacks import MEANT, hide
+from ..locations.tracebacks import PUBLIC_ERRORS, hide
 from .steps import LongWork, keep
 
 
@@ -86,6 +86,6 @@ async def in_helper(function: Callable[[], Any], drop: Callable[[Any], None] = k
     line = user_line()
     try:
         return await started(LongWork(function, drop), line)
-    except MEANT as error:
+    except PUBLIC_ERRORS as error:
         hide(error)
         raise

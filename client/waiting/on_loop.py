@@ -29,7 +29,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import TensordError
 from ..locations.locations import HANDLED, user_line
-from ..locations.tracebacks import MEANT, hide
+from ..locations.tracebacks import PUBLIC_ERRORS, hide
 from ..transport.replies import Reply
 from .helper import start, started
 from .steps import Awaiting, Elsewhere, LongWork, MessageRoom, Steps, Wait, Within
@@ -70,7 +70,7 @@ async def rest(outbox: Outbox, steps: Steps[T], reached: Wait | Returned | None,
             await asyncio.sleep(0)
         while not isinstance(reached, Returned):
             reached = await step(outbox, await following(outbox, steps, reached, line), line)
-    except MEANT as error:
+    except PUBLIC_ERRORS as error:
         if isinstance(error, TensordError) and error.location is None:
             error.location = line
         hide(error)

@@ -176,7 +176,7 @@ def connect(
     from .client.session.connect import ConnectOptions
     from .client.session.connect import connect as make
     from .client.locations.locations import located
-    from .client.locations.tracebacks import MEANT, hide
+    from .client.locations.tracebacks import PUBLIC_ERRORS, hide
     from .interpreter.errors import TensordError
 
     try:
@@ -184,7 +184,7 @@ def connect(
             address,
             ConnectOptions(devices, tracing, strict, keys, engine, frames, name, routines, detail, wait, node, plugins),
         )
-    except MEANT as error:
+    except PUBLIC_ERRORS as error:
         if isinstance(error, TensordError):
             located(error)
         hide(error)
@@ -216,12 +216,12 @@ def connect_cluster(
     """
     from .client.cluster.connect import connect_cluster as make
     from .client.locations.locations import located
-    from .client.locations.tracebacks import MEANT, hide
+    from .client.locations.tracebacks import PUBLIC_ERRORS, hide
     from .interpreter.errors import TensordError
 
     try:
         return make(address, keys, strict=strict, frames=frames, name=name)
-    except MEANT as error:
+    except PUBLIC_ERRORS as error:
         if isinstance(error, TensordError):
             located(error)
         hide(error)
@@ -287,13 +287,13 @@ def routine(
     from functools import partial
 
     from .client.routines.routine import Routine
-    from .client.locations.tracebacks import MEANT, hide
+    from .client.locations.tracebacks import PUBLIC_ERRORS, hide
 
     if function is None:
         return partial(routine, eager=eager, passes=passes, constants=constants)
     try:
         return Routine(None, function, eager=eager, passes=passes, constants=constants)
-    except MEANT as error:
+    except PUBLIC_ERRORS as error:
         hide(error)
         raise
 
@@ -307,12 +307,12 @@ def use_opentelemetry(provider: TracerProvider | None = None, *, on: bool = True
     """
     from .client.locations.locations import located
     from .client.locations.telemetry import use
-    from .client.locations.tracebacks import MEANT, hide
+    from .client.locations.tracebacks import PUBLIC_ERRORS, hide
     from .interpreter.errors import TensordError
 
     try:
         use(provider, on=on)
-    except MEANT as error:
+    except PUBLIC_ERRORS as error:
         if isinstance(error, TensordError):
             located(error)
         hide(error)
