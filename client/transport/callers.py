@@ -18,7 +18,7 @@ Who owns what
 
 Rejected
     The thread that reads the answers, or drives the machine, as for side effects: a slow function would block
-    everybody. A pool of threads: most functions are not thread-safe, and a pool of any size is stuck once that many
+    all sessions. A pool of threads: most functions are not thread-safe, and a pool of any size is stuck once that many
     functions wait for each other. The default executor of the event loop: other code may fill it.
 """
 

@@ -30,7 +30,7 @@ NEVER_MS = 24 * 3600 * 1000
 LONGEST = 1 << 30  # bytes of a header from the daemon: long answers come in slices
 ENDS = frozenset({zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED, *FAILURES})
 EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CONNECT_RETRIED | sum(ENDS)
-HUNG_UP = "has hung up on us: it has too many connections, or is shutting down; its log says which"
+HUNG_UP = "has closed the connection: it has too many connections, or is shutting down; its log says which"
 MISMATCH = zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
 
 
@@ -146,7 +146,7 @@ class DealerSocket:
         keyed = zmq.CURVE_SERVERKEY in self.options
         if event.kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             add = "add it with `tensord keygen --allow`" if keyed else "see its log"
-            return f"the daemon at {self.address} refused us: our key is not in its allow list; {add}"
+            return f"the daemon at {self.address} refuses the client's key, which is not in its allow list; {add}"
         if event.kind == zmq.EVENT_CLOSED:
             return f"no daemon answers at {self.address}: start one with `tensord serve`, or see `tensord doctor`"
         if event.kind == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL and event.value == MISMATCH:
@@ -159,11 +159,11 @@ class DealerSocket:
             return f"the process at {self.address} is not a tensord daemon"
         if keyed:
             return (
-                f"the process at {self.address} has hung up on us: the server.key beside our key is not its key (copy "
-                "the daemon's anew), or it is not a tensord daemon"
+                f"the process at {self.address} has closed the connection: server.key, next to the client's key, is "
+                "not its key (copy the daemon's server.key again), or the process is not a tensord daemon"
             )
         return (
-            f"the process at {self.address} has hung up on us: it requires keys (see `tensord keygen`), "
+            f"the process at {self.address} has closed the connection: it requires keys (see `tensord keygen`), "
             "or is not a tensord daemon"
         )
 
@@ -174,7 +174,8 @@ class DealerSocket:
         """The WELCOME in the frames; raises the error that came instead."""
         header = decode(frames[0].buffer, LONGEST)
         if header[0] == REFUSED:
-            raise ERRORS.get(header[1], ConnectionLost)(f"the daemon at {self.address} refused us: {header[2]}")
+            kind = ERRORS.get(header[1], ConnectionLost)
+            raise kind(f"the daemon at {self.address} refuses the session: {header[2]}")
         if header[0] != WELCOME or header[1] != VERSION:
             raise ProtocolError(f"{self.address} answered HELLO with a header of kind {header[0]}")
         _, _, session, token, devices, settings, received = header
@@ -298,7 +299,7 @@ def check_socket(address: str, path: str, seconds: float) -> None:
             with SHIELD.interruptible:
                 probe.connect(path)
         except BlockingIOError:
-            raise ConnectionLost(f"the daemon at {address} takes no connections now: too many wait") from None
+            raise ConnectionLost(f"the daemon at {address} accepts no connections now: too many are waiting") from None
         except PermissionError as error:
             raise ConnectionLost(
                 f"this user may not connect to {address} ({error.strerror}): over ipc a daemon serves the user that "
@@ -312,7 +313,7 @@ def no_answer_text(address: str) -> str:
     """The message for a listener that does not answer with WELCOME."""
     pid = pid_of(address)
     if pid is None:
-        return f"the process at {address} does not answer as a tensord daemon does"
+        return f"the process at {address} does not answer like a tensord daemon"
     process = f"process {pid}" if pid else "in another container"
     return f"the daemon at {address} ({process}) does not answer: it hangs, or its process is stopped; see its log"
 

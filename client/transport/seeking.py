@@ -19,7 +19,7 @@ PAUSE: Final = 0.05  # seconds between two attempts
 def until_daemon_listens(attempt: Callable[[], Found], wait: float) -> Found:
     """The result of the attempt, repeated for `wait` seconds as long as no daemon listens; then NoDaemon.
 
-    A listener that refuses us, or does not answer, is not asked again.
+    A listener that refuses the connection, or does not answer, is not asked again.
     """
     deadline = monotonic() + wait
     while True:

@@ -49,7 +49,7 @@ def test_a_client_waits_for_room_in_the_queue(crowded: tuple[socket.socket, Path
 
 def test_a_client_that_waits_in_vain_is_told_why(crowded: tuple[socket.socket, Path]) -> None:
     for until in (0.0, monotonic() + 0.01):
-        with pytest.raises(td.ConnectionLost, match="takes no connections now: too many wait"):
+        with pytest.raises(td.ConnectionLost, match="accepts no connections now: too many are waiting"):
             link.check_reachable(f"ipc://{crowded[1]}", until)
 
 

@@ -113,6 +113,6 @@ def test_a_refused_client_hears_what_to_do_and_the_log_names_it(
 
 def test_a_client_with_keys_is_told_by_a_daemon_without(tmp_path: Path, key_files: Path) -> None:
     with Daemon.start(tmp_path, address=free_address()) as running:
-        with pytest.raises(td.ConnectionLost, match=r"uses no keys|hung up on us"):
+        with pytest.raises(td.ConnectionLost, match=r"uses no keys|has closed the connection"):
             running.connect(keys=key_files / "alice.key_secret")
         eventually(lambda: "uses keys" in running.log)
