@@ -60,7 +60,7 @@ class KnownCalls:
 
     # -- the hot path ---------------------------------------------------------------------------------------------
 
-    def operate(  # noqa: PLR0915 - calls would cost more than statements
+    def operate(
         self, op: OpDef, x: Any, y: Any = None, in_place: bool = False, attributes: FrozenAttributes = ()
     ) -> Tensor:
         """An op of a global tensor, and of another operand unless that is None: `Calls.operate` for all parts."""
@@ -76,9 +76,7 @@ class KnownCalls:
         else:
             key, operands = (op, x._form, type(y), in_place), zip(ids, repeat(y))
         known = self._known.get(key)
-        if known is None or not operands or not ids or not core.calls.known:
-            return core.global_calls.operate_anew(op, x, y, attributes, in_place, key)
-        if known.integers and not 0 <= y <= SMALL:
+        if known is None or not (operands and ids and core.calls.known) or (known.integers and not 0 <= y <= SMALL):
             return core.global_calls.operate_anew(op, x, y, attributes, in_place, key)
 
         # Find the line of the user's code.
@@ -106,10 +104,22 @@ class KnownCalls:
             made._core = core
             made._form = known.output
             made._handles = None
+        if not self._append(known, operands, made, ids if in_place else (), location):
+            return core.global_calls.operate_anew(op, x, y, attributes, in_place, key)
+        if core.opened and not in_place:
+            hold(core, made)
+        return made
+
+    def _append(self, known: KnownCall, operands: Any, made: GlobalTensor, ids: tuple[int, ...], location: int) -> bool:
+        """Append one message with the calls of all parts; False if the number of a signature was given away.
+
+        `ids`: of the parts of `made` that the calls overwrite; empty for a new tensor, which gets its ids here.
+        """
+        outbox = self._outbox
         with outbox.lock:
-            if in_place:
-                if x._handles is not None:
-                    for part in x._handles:
+            if ids:
+                if made._handles is not None:
+                    for part in made._handles:
                         forget(part)
             else:
                 newest = outbox.ids
@@ -118,7 +128,7 @@ class KnownCalls:
             calls: list[Any] = []
             for entry, given, id_ in zip(known.entries, operands, ids):  # noqa: B905
                 if not entry.alive:
-                    return core.global_calls.operate_anew(op, x, y, attributes, in_place, key)
+                    return False
                 calls.append([CALL, entry.number, given, (id_,), 0, location])
             messages = outbox.messages
             if outbox.depth:
@@ -128,9 +138,7 @@ class KnownCalls:
             size = len(messages)
         if size >= outbox.limit or size == 1:
             outbox.appended()
-        if core.opened and not in_place:
-            hold(core, made)
-        return made
+        return True
 
     # -- by name ---------------------------------------------------------------------------------------------------
 
