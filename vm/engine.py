@@ -88,12 +88,8 @@ class Engine:
         run_work: int = RUN_WORK,
     ) -> None:
         self.inline_work = inline_work
-        late = any(stream.late_errors for backend in backends.values() for stream in backend.streams)
-        uses, tally = Uses(), Tally()
-        self.tiers = {
-            name: DeviceState(backend, inline_work, late_errors=late, uses=uses, tally=tally)
-            for name, backend in backends.items()
-        }
+        tally = Tally()
+        self.tiers = states_of(backends, inline_work, tally)
         self.devices = {name: device for name, device in self.tiers.items() if device.backend.computes}
         self.store = next((device for device in self.tiers.values() if not device.backend.computes), None)
         self.directory = Directory()
@@ -105,10 +101,7 @@ class Engine:
         self.residency = Residency(self.scheduler, self.directory, host, self.store)
         if host is not None:
             host.calls = ClientStream(host.name, self.scheduler.finished.extend, clock)
-        for device in self.devices.values():
-            if device.eviction.policy is not Eviction.NEVER:
-                tiers = (None if device.backend.host else host, self.spill)
-                device.tiers = tuple([tier for tier in tiers if tier is not None])
+        self._set_tiers(host)
         self.admission = Admission(self.scheduler, self.residency, self.directory, self.infer)
         self.admission.routines.segments.at_once.limit = run_work
         self.pending: deque[tuple[VmSession, Iterator[Sequence[Any]]]] = deque()  # the rest of each batch
@@ -129,6 +122,13 @@ class Engine:
         self._beginning = self.recorders.requested
         self._opened = 0
         self.fault: BaseException | None = None
+
+    def _set_tiers(self, host: DeviceState | None) -> None:
+        """Tell each device to which tiers its values may be evicted."""
+        for device in self.devices.values():
+            if device.eviction.policy is not Eviction.NEVER:
+                tiers = (None if device.backend.host else host, self.spill)
+                device.tiers = tuple([tier for tier in tiers if tier is not None])
 
     @property
     def pools(self) -> dict[str, DeviceState]:
@@ -409,6 +409,15 @@ class Engine:
         except BaseException as error:
             self.fault = error
             raise
+
+
+def states_of(backends: Mapping[str, Device], inline_work: int, tally: Tally) -> dict[str, DeviceState]:
+    """The states of devices, by name."""
+    late, uses = any(stream.late_errors for backend in backends.values() for stream in backend.streams), Uses()
+    return {
+        name: DeviceState(backend, inline_work, late_errors=late, uses=uses, tally=tally)
+        for name, backend in backends.items()
+    }
 
 
 def drop_report(_session: VmSession, _error: TensordError) -> None:

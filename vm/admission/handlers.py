@@ -71,46 +71,52 @@ class Handlers:
         self.cancellation = Cancellation(scheduler, residency, directory)
         self.exports = exports = Exports(scheduler, residency, rejection)
         self.inline = inline = Inline(scheduler, residency, names)
-        self.calls = calls = CallHandler(scheduler, residency, infer, names, rejection)
+        self.calls = CallHandler(scheduler, residency, infer, names, rejection)
         self.accesses = accesses = Accesses(scheduler, residency, inline, exports, rejection)
         self.effects = effects = EffectHandlers(accesses, rejection)
         self.durable = durable = Durable(scheduler, residency, names, rejection)
         self.routines = routines = RoutineHandlers(scheduler, residency, infer, accesses, effects)
         self.nodes = nodes = NodeTransferHandlers(scheduler, residency, rejection)
-        files = FileHandlers(scheduler, residency, rejection)
-        tensors = TensorHandlers(scheduler, residency, accesses, routines, rejection)
-        signatures = SignatureHandlers(scheduler.devices, infer)
-        publications = PublicationHandlers(names, durable, rejection)
-        self.handlers: dict[type[NamedMessage], Handler] = {
-            Call: calls.call,
-            Release: tensors.release,
-            Upload: tensors.upload,
-            ToDevice: tensors.to_device,
-            Hint: tensors.hint,
-            Fetch: accesses.fetch,
-            Wait: accesses.wait,
-            Sync: accesses.sync,
-            Effect: effects.effect,
-            Chain: effects.chain,
-            Signature: signatures.signature,
-            Location: signatures.location,
-            Span: signatures.span,
-            Publish: publications.publish,
-            Lookup: publications.lookup,
-            Unpublish: publications.unpublish,
-            ListNames: publications.list_names,
-            ProgramPart: routines.program,
-            Link: routines.link,
-            Run: routines.run,
-            Convention: routines.convention,
-            File: files.file,
-            Load: files.load,
-            Write: files.write,
-            Flush: files.flush,
-            Checkpoint: durable.checkpoint,
-            Restore: durable.restore,
-            Share: ShareHandler(scheduler, residency, exports, rejection).share,
-            Collective: CollectivesOverNodes(CollectiveHandler(scheduler, residency, rejection), nodes).collective,
-            Send: nodes.send,
-            Recv: nodes.recv,
+        self.files = FileHandlers(scheduler, residency, rejection)
+        self.tensors = TensorHandlers(scheduler, residency, accesses, routines, rejection)
+        self.signatures = SignatureHandlers(scheduler.devices, infer)
+        self.publications = PublicationHandlers(names, durable, rejection)
+        self.shares = ShareHandler(scheduler, residency, exports, rejection)
+        self.collectives = CollectivesOverNodes(CollectiveHandler(scheduler, residency, rejection), nodes)
+        self.handlers = self.by_kind()
+
+    def by_kind(self) -> dict[type[NamedMessage], Handler]:
+        """The table of the handlers."""
+        return {
+            Call: self.calls.call,
+            Release: self.tensors.release,
+            Upload: self.tensors.upload,
+            ToDevice: self.tensors.to_device,
+            Hint: self.tensors.hint,
+            Fetch: self.accesses.fetch,
+            Wait: self.accesses.wait,
+            Sync: self.accesses.sync,
+            Effect: self.effects.effect,
+            Chain: self.effects.chain,
+            Signature: self.signatures.signature,
+            Location: self.signatures.location,
+            Span: self.signatures.span,
+            Publish: self.publications.publish,
+            Lookup: self.publications.lookup,
+            Unpublish: self.publications.unpublish,
+            ListNames: self.publications.list_names,
+            ProgramPart: self.routines.program,
+            Link: self.routines.link,
+            Run: self.routines.run,
+            Convention: self.routines.convention,
+            File: self.files.file,
+            Load: self.files.load,
+            Write: self.files.write,
+            Flush: self.files.flush,
+            Checkpoint: self.durable.checkpoint,
+            Restore: self.durable.restore,
+            Share: self.shares.share,
+            Collective: self.collectives.collective,
+            Send: self.nodes.send,
+            Recv: self.nodes.recv,
         }

@@ -33,6 +33,7 @@ from ...streams.stream import Task
 from ..log import log
 from ..plugins.loading import load
 from ..reporting.answering import ClientInfo
+from ..runtime import Runtime
 from .access import zap
 from .access.guard import PERIOD, MemoryGuard
 from .access.listen_address import ListenGuards, guards
@@ -97,6 +98,26 @@ class Service:
             log.info("plugin", **plugin.row)
         self.kernels = look_after_kernels(config, kernel_cache.keep_in)
         self.peers = open_peers(config)
+        self.open(keepers)
+        self.registry = registry = registry_of(config, self.runtime, self.shares.sessions)
+        self.cuts: deque[tuple[float, Listener, int, int]] = deque()
+        self.front = Front(self.runtime.engine, registry, self.end_connection)
+        self.loop = Loop(self.runtime.engine, self.front, self.listeners, busy_poll=config.busy_poll)
+        self.loop.watch_socket(self.zap, self.authenticate)
+        self.guard = MemoryGuard(config.memory)
+        self.front.message_completed = self.guard.message_completed
+        for listener in self.listeners:
+            listener.accepted.append(self.guard.accepted)
+            listener.disconnected += [self.guard.closed, partial(registry.disconnected, listener)]
+        self.exporter = Exporter(command_of(config), time.monotonic) if config.metrics else None
+        most = min(config.limits.sessions, self.shares.unauthenticated)
+        self.unauthenticated = UnauthenticatedPeers(registry, self.listeners, most)
+        self.describe()
+        self.set_timers()
+
+    def open(self, keepers: ListenGuards) -> None:
+        """Open devices and sockets, and restore the names; if that fails, close everything that was opened."""
+        config = self.config
         try:
             self.runtime = open_runtime(config, self.sink, None if self.peers is None else self.peers.links)
         except BaseException:
@@ -118,37 +139,6 @@ class Service:
             self.runtime.close(1.0)
             self.close_peers()
             raise
-        self.registry = registry = ConnectionRegistry(
-            self.runtime.engine,
-            config.limits,
-            time.monotonic,
-            lease=config.lease,
-            about={
-                "version": version(),
-                "pid": os.getpid(),
-                "node": config.node,
-                "incarnation": config.cluster.incarnation,
-            },
-        )
-        registry.departed = self.runtime.departed
-        registry.files = config.files
-        registry.checkpoints = tuple([path.resolve() for path in config.checkpoints])
-        registry.gpu_memory = config.gpu_memory
-        self.cuts: deque[tuple[float, Listener, int, int]] = deque()
-        self.front = Front(self.runtime.engine, registry, self.end_connection)
-        self.loop = Loop(self.runtime.engine, self.front, self.listeners, busy_poll=config.busy_poll)
-        self.loop.watch_socket(self.zap, self.authenticate)
-        self.guard = MemoryGuard(config.memory)
-        self.front.message_completed = self.guard.message_completed
-        for listener in self.listeners:
-            listener.accepted.append(self.guard.accepted)
-            listener.disconnected += [self.guard.closed, partial(registry.disconnected, listener)]
-        self.exporter = Exporter(command_of(config), time.monotonic) if config.metrics else None
-        registry.descriptors = self.shares.sessions
-        most = min(config.limits.sessions, self.shares.unauthenticated)
-        self.unauthenticated = UnauthenticatedPeers(registry, self.listeners, most)
-        self.describe()
-        self.set_timers()
 
     def sink(self, tasks: Sequence[Task]) -> None:
         """Pass completions on to the loop, which is made after the streams."""
@@ -340,3 +330,20 @@ class Service:
             listener.close()
         self.zap.close()
         self.context.term()
+
+
+def registry_of(config: Config, runtime: Runtime, descriptors: int) -> ConnectionRegistry:
+    """The connection registry of a daemon, whose sessions share that many descriptors."""
+    about = {
+        "version": version(),
+        "pid": os.getpid(),
+        "node": config.node,
+        "incarnation": config.cluster.incarnation,
+    }
+    registry = ConnectionRegistry(runtime.engine, config.limits, time.monotonic, lease=config.lease, about=about)
+    registry.departed = runtime.departed
+    registry.files = config.files
+    registry.checkpoints = tuple([path.resolve() for path in config.checkpoints])
+    registry.gpu_memory = config.gpu_memory
+    registry.descriptors = descriptors
+    return registry
