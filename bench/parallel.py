@@ -134,9 +134,9 @@ def overlap(session: td.Session) -> float:
     for each in records:
         if each.opcode in (Opcode.MOVE, Opcode.MERGE) and moves(each):
             steps.setdefault(int(each.op.partition("#")[2].partition(",")[0]), []).append(each)
-    kept = [each for place, group in enumerate(sorted(steps)) if (place + 1) % LAYERS for each in steps[group]]
-    total = sum(each.finished - each.started for each in kept)
-    return (sum(map(work.overlap, kept)) + 1) / (total + 1)  # nanoseconds
+    overlapping = [each for n, group in enumerate(sorted(steps), 1) if n % LAYERS for each in steps[group]]
+    total = sum(each.finished - each.started for each in overlapping)
+    return (sum(map(work.overlap, overlapping)) + 1) / (total + 1)  # nanoseconds
 
 
 def measure_captured(settings: Settings) -> Row:

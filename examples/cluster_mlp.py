@@ -47,22 +47,26 @@ MOST_LOSSES = 20
 class Network:
     """The weights, float32, and the number of steps for which they have been trained."""
 
-    def __init__(self, session: td.ClusterSession, place: td.Placement, weights: Mapping[str, Any], steps: int) -> None:
-        self.session, self.place, self.steps = session, place, steps
-        self.weights = {name: session.global_tensor(weights[name], place, layout) for name, layout in LAYOUTS.items()}
+    def __init__(
+        self, session: td.ClusterSession, placement: td.Placement, weights: Mapping[str, Any], steps: int
+    ) -> None:
+        self.session, self.placement, self.steps = session, placement, steps
+        self.weights = {
+            name: session.global_tensor(weights[name], placement, layout) for name, layout in LAYOUTS.items()
+        }
 
     @classmethod
-    def new(cls, session: td.ClusterSession, place: td.Placement, seed: int) -> Network:
+    def new(cls, session: td.ClusterSession, placement: td.Placement, seed: int) -> Network:
         rng = np.random.default_rng(seed)
         shapes = zip(LAYOUTS, pairwise(SIZES), strict=True)
         weights = {name: rng.standard_normal(shape) / np.sqrt(shape[0]) for name, shape in shapes}
-        return cls(session, place, {name: each.astype(np.float32) for name, each in weights.items()}, 0)
+        return cls(session, placement, {name: each.astype(np.float32) for name, each in weights.items()}, 0)
 
     @classmethod
-    def load(cls, session: td.ClusterSession, place: td.Placement, path: Path) -> Network:
+    def load(cls, session: td.ClusterSession, placement: td.Placement, path: Path) -> Network:
         """The network as it was saved."""
         with np.load(path, allow_pickle=False) as found:
-            return cls(session, place, found, int(found["steps"]))
+            return cls(session, placement, found, int(found["steps"]))
 
     def save(self, path: Path) -> None:
         """Write the network to a file of this host. The file is complete, or does not exist."""
@@ -91,8 +95,8 @@ class Network:
         targets = np.tanh(inputs[:, : SIZES[-1]])
         layout = (td.split(0), td.broadcast)
         return (
-            self.session.global_tensor(inputs, self.place, layout),
-            self.session.global_tensor(targets, self.place, layout),
+            self.session.global_tensor(inputs, self.placement, layout),
+            self.session.global_tensor(targets, self.placement, layout),
         )
 
     def bits(self) -> bytes:
@@ -114,12 +118,12 @@ def train(network: Network, options: argparse.Namespace, path: Path, own: OwnClu
 def train_on(network: Network, options: argparse.Namespace, path: Path, own: OwnCluster | None) -> Network:
     """Train. When a node is lost, continue from the file as soon as all nodes are up again."""
     network.save(path)
-    session, place, killer = network.session, network.place, own
+    session, placement, killer = network.session, network.placement, own
     for losses in range(MOST_LOSSES + 1):
         try:
             if losses:
                 session.wait_for_nodes(timeout=PATIENCE)  # on a cluster, a supervisor restarts a lost node
-                network = Network.load(session, place, path)
+                network = Network.load(session, placement, path)
                 say(f"all nodes are up again; continuing from step {network.steps}")
             train(network, options, path, killer)
             network.bits()  # wait for all of it
@@ -166,10 +170,10 @@ def run(options: argparse.Namespace, stack: ExitStack) -> int:
     own = None if options.address else stack.enter_context(OwnCluster(["node0", "node1"], DEVICES))
     path = options.file or Path(stack.enter_context(tempfile.TemporaryDirectory()), "weights.npz")
     session = stack.enter_context(td.connect_cluster(own.address if own else options.address, keys=options.keys))
-    place = grid(session, options.kind)
-    trained = train_on(Network.new(session, place, options.seed), options, path, own).bits()
+    placement = grid(session, options.kind)
+    trained = train_on(Network.new(session, placement, options.seed), options, path, own).bits()
     say("and without a failure:")
-    whole = Network.new(session, place, options.seed)
+    whole = Network.new(session, placement, options.seed)
     train(whole, options, path)
     same = trained == whole.bits()
     say(f"the weights of both runs are {'the same to the bit' if same else 'NOT the same'}")

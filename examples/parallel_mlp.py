@@ -34,8 +34,8 @@ RATE = 0.02
 HOUSEKEEPING = ("ReleaseTensor", "Barrier")  # left out of the graph of a step
 
 
-class Places(NamedTuple):
-    """The placements and layouts of the two parts of the network. On one device, each array is whole."""
+class Placements(NamedTuple):
+    """The placements of the two parts of the network."""
 
     data: td.Placement
     model: td.Placement
@@ -44,26 +44,26 @@ class Places(NamedTuple):
 class Network:
     """The weights, float32, on their devices."""
 
-    def __init__(self, session: td.Session, places: Places, seed: int) -> None:
+    def __init__(self, session: td.Session, placements: Placements, seed: int) -> None:
         rng = np.random.default_rng(seed)
-        self.session, self.places = session, places
+        self.session, self.placements = session, placements
         first, second, third = [
             (rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32) for shape in pairwise(SIZES)
         ]
-        self.w1 = session.global_tensor(first, places.data)
-        self.w2 = session.global_tensor(second, places.data)
-        self.w3 = session.global_tensor(third, places.model, td.split(1))
+        self.w1 = session.global_tensor(first, placements.data)
+        self.w2 = session.global_tensor(second, placements.data)
+        self.w3 = session.global_tensor(third, placements.model, td.split(1))
 
     def step(self, x: td.Tensor, target: Any) -> td.Tensor:
         """Do one step of gradient descent on the mean squared error. Returns the error before the step."""
-        session, places = self.session, self.places
+        session, placements = self.session, self.placements
         h1 = session.nn.relu(x @ self.w1)
         h2 = session.nn.relu(h1 @ self.w2)
-        h3 = h2.to_global(places.model)
+        h3 = h2.to_global(placements.model)
         difference = h3 @ self.w3 - target
         loss: td.Tensor = session.xp.sum(difference * difference) / difference.size
         gradient = difference * (2 / SAMPLES)
-        back = (gradient @ self.w3.T).to_global(places.data, td.split(0))
+        back = (gradient @ self.w3.T).to_global(placements.data, td.split(0))
         self.w3 -= RATE * (h3.T @ gradient)
         gradient = session.nn.relu_grad(back, h2)
         back = gradient @ self.w2.T
@@ -72,28 +72,28 @@ class Network:
         return loss
 
 
-def samples(session: td.Session, places: Places, seed: int) -> tuple[Any, Any]:
+def samples(session: td.Session, placements: Placements, seed: int) -> tuple[Any, Any]:
     """Inputs, and the outputs of a network of one layer for them."""
     rng = np.random.default_rng(seed + 1)
     inputs = rng.standard_normal((SAMPLES, SIZES[0])).astype(np.float32)
     targets = np.tanh(inputs @ rng.standard_normal((SIZES[0], SIZES[-1])) / np.sqrt(SIZES[0])).astype(np.float32)
     return (
-        session.global_tensor(inputs, places.data, td.split(0)),
-        session.global_tensor(targets, places.model, td.split(1)),
+        session.global_tensor(inputs, placements.data, td.split(0)),
+        session.global_tensor(targets, placements.model, td.split(1)),
     )
 
 
-def train(session: td.Session, places: Places, options: argparse.Namespace) -> tuple[list[float], Network]:
+def train(session: td.Session, placements: Placements, options: argparse.Namespace) -> tuple[list[float], Network]:
     """Train a network. Returns the losses, and the network."""
-    network = Network(session, places, options.seed)
-    batch = samples(session, places, options.seed)
+    network = Network(session, placements, options.seed)
+    batch = samples(session, placements, options.seed)
     losses = [network.step(*batch) for _ in range(options.steps)]
     return [float(array) for array in session.fetch(losses)], network
 
 
 def save_graph(network: Network, out: Path, seed: int) -> None:
     """Save the graph of one more step, which runs alone on the machine."""
-    session, batch = network.session, samples(network.session, network.places, seed)
+    session, batch = network.session, samples(network.session, network.placements, seed)
     session.sync()
     before = {record.id for record in session.trace().records}
     network.step(*batch)
@@ -116,11 +116,15 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     options = parse()
     names = options.devices.split(",")
-    places = Places(td.placement(names[:2]), td.placement(names[2:]))
-    alone = Places(td.placement(names[:1]), td.placement(names[:1]))
+    placements = Placements(td.placement(names[:2]), td.placement(names[2:]))
+    alone = Placements(td.placement(names[:1]), td.placement(names[:1]))
     with td.connect("local", devices=["cpu:0", *(name for name in names if name != "cpu:0")]) as session:
-        print(session.explain(Network(session, places, options.seed).step, *samples(session, places, options.seed)))
-        losses, network = train(session, places, options)
+        print(
+            session.explain(
+                Network(session, placements, options.seed).step, *samples(session, placements, options.seed)
+            )
+        )
+        losses, network = train(session, placements, options)
         expected, _ = train(session, alone, options)
         save_graph(network, options.out, options.seed)
     print(f"loss {losses[0]:.4f} at first, {losses[-1]:.4f} after {len(losses)} steps")

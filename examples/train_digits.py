@@ -236,7 +236,7 @@ def save_trace(session: td.Session, step: set[int], out: Path) -> int:
     """Save the graph of one step, without releases, and the timeline and the trace of everything that is still
     recorded.
 
-    Returns the last instruction of the step, as a place to start.
+    Returns the last instruction of the step, as a starting point.
     """
     trace = session.trace()
     shown = {r.id for r in trace.records if r.id in step and r.opcode not in HOUSEKEEPING}
@@ -280,7 +280,7 @@ def run(session: td.Session, options: argparse.Namespace, console: Console) -> N
     digits = load()
     rng = np.random.default_rng(options.seed)
     started = time.perf_counter()
-    network = Network(session, place_of(options), initial_parameters(rng), routine=options.routine)
+    network = Network(session, home_of(options), initial_parameters(rng), routine=options.routine)
     train(network, digits, options.epochs, rng)
     step = step_on_record(network, digits, rng)
     accuracy = network.accuracy(digits.test_images, digits.test_labels)
@@ -304,7 +304,7 @@ def compare(session: td.Session, options: argparse.Namespace, digits: Digits, co
     from side_by_side import differing, report, take_turns  # late: others import this file as examples.train_digits
 
     networks = [
-        Network(session, place_of(options), initial_parameters(np.random.default_rng(options.seed)), routine=routine)
+        Network(session, home_of(options), initial_parameters(np.random.default_rng(options.seed)), routine=routine)
         for routine in (False, True)
     ]
     batches = [
@@ -344,7 +344,7 @@ def devices_of(options: argparse.Namespace) -> list[str]:
     return str(options.devices or options.device).split(",")
 
 
-def place_of(options: argparse.Namespace) -> Any:
+def home_of(options: argparse.Namespace) -> Any:
     """The home of the parameters: the device, or the placement on several devices."""
     names = devices_of(options)
     return td.placement(names) if options.devices else names[0]

@@ -47,8 +47,8 @@ class DeviceKind:
     `options`: a dataclass, whose fields are declared as `options.py` says. `available`: the reason why this machine has
     no device of that number, or None. `host`: its arrays are host memory, which a daemon divides among such devices.
     `main_memory`: its tensors take the machine's main memory. `compiles`: CuPy compiles its kernels at their first
-    call. `only`: the number of the only possible device. `computes`: ops run there. `defined`: the place of the
-    definition, for messages.
+    call. `only`: the number of the only possible device. `computes`: ops run there. `defined`: module and
+    line of the definition, for messages.
     """
 
     name: str

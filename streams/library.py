@@ -29,8 +29,8 @@ def tell_nobody(*_what: object) -> None:
 class SharedCommunicator(NamedTuple):
     """How the ranks of a launch in several processes agree on one communicator: an existing one with the id `kept`, a
     new one with the id `made_with`, or a new one with a new id if both are empty. `announce` gets the id before
-    anything waits for other processes. `placed` is called once the communicator exists and the launch has its place in
-    the order of this process."""
+    anything waits for other processes. `placed` is called once the communicator exists and the launch has its position
+    in the order of this process."""
 
     kept: bytes = b""
     made_with: bytes = b""

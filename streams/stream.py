@@ -74,7 +74,7 @@ class Task(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """Return whether the kernel certainly will not run. The task keeps its place, and no fault hits it."""
+        """Return whether the kernel certainly will not run. The task keeps its position, and no fault hits it."""
 
     def execute(self) -> int | None:
         """Run the kernel, unless an operand is poisoned. Never raises: the error stays with the task.
@@ -129,8 +129,8 @@ class Stream(ABC):
         task.execute()
 
     def fence(self, task: Task) -> None:
-        """Execute a task on the driving thread, and mark its place after everything launched there. The task is
-        reported when the device has reached that place. For the first compute stream of a device that `launches`."""
+        """Execute a task on the driving thread, and mark its position after everything launched there. The task is
+        reported when the device has reached that position. For the first compute stream of a device that `launches`."""
         raise NotImplementedError(self.name)
 
     def is_free(self) -> bool:

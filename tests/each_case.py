@@ -27,12 +27,12 @@ class Layer(NamedTuple):
 
     names: Sequence[str]
     case: Any
-    place: int
+    position: int
     ids: Ids
 
     def label(self) -> str:
         """Its name in a failure."""
-        return label_of(self.case, self.place, self.ids)
+        return label_of(self.case, self.position, self.ids)
 
     def arguments(self) -> dict[str, Any]:
         """What it gives to the test."""
@@ -47,7 +47,7 @@ def each_case(names: str | Sequence[str], cases: Iterable[Any], ids: Ids = None)
     """
     arguments = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     labels = ids if ids is None or callable(ids) else list(ids)
-    mine = [Layer(arguments, case, place, labels) for place, case in enumerate(cases)]
+    mine = [Layer(arguments, case, position, labels) for position, case in enumerate(cases)]
 
     def decorated(test: Test) -> Test:
         plain: Test = getattr(test, "plain", test)
@@ -92,10 +92,10 @@ def labels_of(layers: Sequence[Layer]) -> str:
     return ", ".join(layer.label() for layer in layers)
 
 
-def label_of(case: Any, place: int, ids: Ids) -> str:
+def label_of(case: Any, position: int, ids: Ids) -> str:
     """The name of what one decorator gives."""
     if isinstance(ids, list):
-        return str(ids[place])
+        return str(ids[position])
     if is_param(case) and case.id is not None:
         return str(case.id)
     if callable(ids):

@@ -77,7 +77,7 @@ class Beyond(Functions):
             raise refused("histogram", TypeError(f"bins must be the number of bins, or their edges, {what}"))
         number = int(bins) if isinstance(bins, int | np.integer) else None
         if number is None:
-            given.append(self._placed(bins, x, "histogram"))
+            given.append(self._tensor_like(bins, x, "histogram"))
         if weights is not None:
             given.append(own(self._core, weights))
         limits = None if number is None else range  # as NumPy, which ignores `range` then
@@ -99,7 +99,7 @@ class Beyond(Functions):
         `right`, by default the first and the last of fp.
         """
         x = own(self._core, x)
-        points = [self._placed(each, x, "interp") for each in (xp, fp)]
+        points = [self._tensor_like(each, x, "interp") for each in (xp, fp)]
         ends = [operand(end, "interp") for end in (left, right) if end is not None]
         given = {"left": left is not None, "right": right is not None}
         return self._call("interp", x, *points, *ends, **given, period=period)
@@ -173,14 +173,14 @@ class Beyond(Functions):
         """
         x = own(self._core, ary)
         try:
-            place = normal_axis(axis, x.ndim)
-            ends = cuts(x.shape[place], indices_or_sections)
+            normal = normal_axis(axis, x.ndim)
+            ends = cuts(x.shape[normal], indices_or_sections)
         except (TypeError, ValueError) as error:
             raise refused("split", error) from None
-        bounds = zip([0, *ends], [*ends, x.shape[place]], strict=True)
-        return [self._call("getitem", x, index=(*(_ALL,) * place, ("slice", *each, None))) for each in bounds]
+        bounds = zip([0, *ends], [*ends, x.shape[normal]], strict=True)
+        return [self._call("getitem", x, index=(*(_ALL,) * normal, ("slice", *each, None))) for each in bounds]
 
-    def _placed(self, values: Any, like: Tensor, function: str) -> Tensor:
+    def _tensor_like(self, values: Any, like: Tensor, function: str) -> Tensor:
         """A tensor as it is; a sequence of numbers as a tensor on the device of `like`."""
         if isinstance(values, Tensor):
             return own(self._core, values)
@@ -195,7 +195,7 @@ class Beyond(Functions):
                 raise refused(name, ValueError(f"q must be in [0, {most}], not {q}"))
             at: Any = operand(q, name)
         else:
-            at = self._placed(q, x, name)
+            at = self._tensor_like(q, x, name)
         return self._call(name, x, at, axis=axis, **options)
 
     def _taken(self, x: Tensor, widths: list[tuple[int, int]], mode: Any) -> Tensor:

@@ -64,11 +64,11 @@ class DataTypes(Functions):
         """
         x = own(self._core, x)
         check_copy(copy, "astype")
-        same_place = device is None or device_of(self._core, device) == x.device
-        if not copy and same_place and x._meta is not None and x.dtype == _dtype(dtype, "astype"):
+        same_device = device is None or device_of(self._core, device) == x.device
+        if not copy and same_device and x._meta is not None and x.dtype == _dtype(dtype, "astype"):
             return x
         cast = self._call("astype", x, dtype=dtype)
-        return cast if same_place or device is None else cast.to_device(device)
+        return cast if same_device or device is None else cast.to_device(device)
 
     def can_cast(self, from_: DType | Tensor, to: DType, /) -> bool:
         """Does a cast from one dtype to the other keep every value? As `numpy.can_cast`, also across kinds."""

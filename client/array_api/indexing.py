@@ -17,7 +17,7 @@ class Indexing(Functions):
         return self._call("take", x, indices, axis=axis)
 
     def take_along_axis(self, x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
-        """For each place of `indices` the element of x at that position along `axis`; the other axes broadcast.
+        """For each position of `indices` the element of x at that position along `axis`; the other axes broadcast.
 
         `indices` is a tensor of integers with as many dimensions as x: TypeError or ValueError otherwise.
         """

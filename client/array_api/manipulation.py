@@ -62,7 +62,7 @@ class Manipulation(Functions):
         return self._call("flip", x, axis=axis)
 
     def moveaxis(self, x: Tensor, source: Axes, destination: Axes, /) -> Tensor:
-        """x with some axes moved to other places; the other axes keep their order.
+        """x with some axes moved to other positions; the other axes keep their order.
 
         IndexError for axes that do not exist, ValueError if one occurs twice or if `source` and `destination` differ
         in length.
@@ -106,7 +106,7 @@ class Manipulation(Functions):
         return self._call("squeeze", x, axis=axis)
 
     def stack(self, arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Tensor:
-        """The tensors joined along a new axis, at place `axis` of the result.
+        """The tensors joined along a new axis, at position `axis` of the result.
 
         ValueError if shapes differ, TypeError if dtypes do not promote.
         """
@@ -124,10 +124,10 @@ class Manipulation(Functions):
         """The slices of x along `axis`, without it; IndexError if it does not exist. Waits if x's shape is unknown."""
         shape = own(self._core, x).shape
         try:
-            place = normal_axis(check_int(axis), len(shape))
+            normal = normal_axis(check_int(axis), len(shape))
         except (TypeError, ValueError) as error:
             raise refused("unstack", error) from None
-        return tuple(self._call("getitem", x, index=(*(_ALL,) * place, row)) for row in range(shape[place]))
+        return tuple(self._call("getitem", x, index=(*(_ALL,) * normal, row)) for row in range(shape[normal]))
 
     def _sequence(self, function: str, arrays: Iterable[Tensor]) -> tuple[Tensor, ...]:
         """The tensors of a function that takes them as one argument; MetadataTypeError if it is not a sequence."""

@@ -299,14 +299,14 @@ class Calls:
     def hint(self, tensor: Tensor, what: str, device: str | None = None) -> None:
         """Send a hint about the placement of the tensor's value, at this point in program order."""
         core, outbox = tensor._core, self._outbox
-        place = device or ""
+        target = device or ""
         if device == HOST:
             check_host(core)
         elif device is not None:
-            place = device_of(core, device)
+            target = device_of(core, device)
         own(core, tensor)
         refuse_captured(outbox, f"{what}: placement hints cannot be given")
         with outbox.lock, SHIELD:
             location = outbox.locations.issued()
-            outbox.messages.append(encode_message(Hint(tensor._id, what, place, location)))
+            outbox.messages.append(encode_message(Hint(tensor._id, what, target, location)))
         outbox.appended()

@@ -25,7 +25,7 @@ from ..outbox.current import plain_of
 from ..tensor.operators import GLOBALS
 from ..tensor.tensor import Tensor
 
-Device: TypeAlias = str | Placement  # the place of a new tensor
+Device: TypeAlias = str | Placement  # of a new tensor
 
 
 def own(core: Core, tensor: Any, beside: Any = None) -> Tensor:

@@ -41,7 +41,7 @@ class Described:
     """Notes the convention of arguments. `leaves`: numbers that are parameters; `fixed`: numbers with fixed values."""
 
     def __init__(self, leaves: Sequence[int], fixed: Collection[int]) -> None:
-        self._leaves = {leaf: place for place, leaf in enumerate(leaves)}
+        self._leaves = {leaf: position for position, leaf in enumerate(leaves)}
         self._fixed = fixed
         self._tensors: dict[int, int] = {}  # by id()
         self._numbers = 0
@@ -59,10 +59,10 @@ class Described:
 
     def _number(self, value: Any) -> Node:
         leaf, self._numbers = self._numbers, self._numbers + 1
-        place = self._leaves.get(leaf)
-        if place is None:
+        position = self._leaves.get(leaf)
+        if position is None:
             return Fixed(value)
-        return ArgumentSlot("number", place, value if leaf in self._fixed else None)
+        return ArgumentSlot("number", position, value if leaf in self._fixed else None)
 
 
 def nested(value: Any, found: Sequence[tuple[Any, Any]], nodes: Sequence[Node]) -> Nested:

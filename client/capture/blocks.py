@@ -155,7 +155,7 @@ def captured(
     block.begin()
     try:
         replacing = Replacing()
-        given = [replacing.replaced(value, str(place), parameter) for place, value in enumerate(arguments)]
+        given = [replacing.replaced(value, str(position), parameter) for position, value in enumerate(arguments)]
         value = function(*given)
         tensors = list(tensors_in(value))
         with LOCATED:

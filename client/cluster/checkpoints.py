@@ -206,8 +206,8 @@ def checkpointing(cluster: Cluster, directory: Any, names: Any, keep: int) -> St
     cores = yield from open_cores(cluster)
     some: Mapping[Parts, tuple[str, ...] | None] = dict.fromkeys(cores)
     if names is not None:
-        places = yield from located_on(cluster, listed_names((names,) if isinstance(names, str) else names))
-        some = grouped(places.values())
+        at_nodes = yield from located_on(cluster, listed_names((names,) if isinstance(names, str) else names))
+        some = grouped(at_nodes.values())
     parts = {}
     for core, chosen in some.items():
         parts[core.node] = checkpoint(core, core.savings, where / core.node, chosen, keep)

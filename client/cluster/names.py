@@ -104,8 +104,8 @@ def publishing(cluster: Cluster, name: Any, value: Any, *, durable: bool) -> Ste
         if node not in {"", core.node}:
             raise located(MetadataError(f"publish: {plain!r} is on {core.node}, where its name is {core.node}/{plain}"))
     if len(set(cores.values())) > 1:
-        places = ", ".join(f"{key!r} on {core.node}" for key, core in cores.items())
-        raise located(MetadataError(f"publish: names that are published together must be of one node, not {places}"))
+        nodes = ", ".join(f"{key!r} on {core.node}" for key, core in cores.items())
+        raise located(MetadataError(f"publish: names that are published together must be of one node, not {nodes}"))
     for core in set(cores.values()):
         there = {split(cluster, key)[1]: each for key, each in given.items()}
         yield from of(core.outbox, of_node.publishing(core, there, None, durable=durable))
@@ -117,8 +117,8 @@ def looking_up(cluster: Cluster, name: str | Sequence[str], *, snapshot: bool, w
     until = began if wait is AT_ONCE else inf if limit is None else began + limit
     while True:
         try:
-            places = yield from located_on(cluster, names)
-            found = yield from taken(places, snapshot=snapshot)
+            at_nodes = yield from located_on(cluster, names)
+            found = yield from taken(at_nodes, snapshot=snapshot)
         except MetadataKeyError:
             if monotonic() >= until:
                 raise
@@ -127,46 +127,45 @@ def looking_up(cluster: Cluster, name: str | Sequence[str], *, snapshot: bool, w
             return found[name] if isinstance(name, str) else found
 
 
-def taken(places: Mapping[str, NameAtNode], *, snapshot: bool) -> Steps[dict[str, Any]]:
+def taken(at_nodes: Mapping[str, NameAtNode], *, snapshot: bool) -> Steps[dict[str, Any]]:
     """Look up these names, with one question to each node."""
-    by_core = grouped(places.values())
+    by_core = grouped(at_nodes.values())
     results = yield from side_by_side(
         (core.outbox, of_node.looking_up(core, some, snapshot=snapshot, wait=AT_ONCE)) for core, some in by_core.items()
     )
     found = dict(zip(by_core, whole(results), strict=True))
-    return {name: found[place.core][place.name] for name, place in places.items()}
+    return {name: found[one.core][one.name] for name, one in at_nodes.items()}
 
 
 def unpublishing(cluster: Cluster, names: Sequence[str]) -> Steps[None]:
-    places = yield from located_on(cluster, listed_names(names))
-    by_core = grouped(places.values())
+    at_nodes = yield from located_on(cluster, listed_names(names))
+    by_core = grouped(at_nodes.values())
     whole((yield from side_by_side((core.outbox, of_node.unpublishing(core, some)) for core, some in by_core.items())))
 
 
 def listing(cluster: Cluster, kind: str) -> Steps[list[str]]:
-    places = yield from published(cluster, kind)
-    return sorted(map(str, places))
+    return sorted(map(str, (yield from published(cluster, kind))))
 
 
 # -- where names are ---------------------------------------------------------------------------------------------------
 
 
 def located_on(cluster: Cluster, names: Iterable[str]) -> Steps[dict[str, NameAtNode]]:
-    """The place of each name. MetadataKeyError for an unknown name, MetadataError for one on several nodes."""
+    """The node of each name. MetadataKeyError for an unknown name, MetadataError for one on several nodes."""
     parts = {name: split(cluster, name) for name in names}
     nodes = {node for node, _ in parts.values()}
     there = yield from published(cluster, "", None if "" in nodes else nodes)
     found: dict[str, NameAtNode] = {}
     for name, (node, plain) in parts.items():
-        places = [place for place in there if place.name == plain and node in {"", place.core.node}]
-        if node and not places:
+        matches = [one for one in there if one.name == plain and node in {"", one.core.node}]
+        if node and not matches:
             cluster.core(node)  # its error says why the node could not be asked
-        if not places:
+        if not matches:
             where = f"node {node}" if node else f"any node ({', '.join(cluster.nodes())})"
             raise located(MetadataKeyError(f"nothing is published under {plain!r} on {where}{gone(cluster)}"))
-        if len(places) > 1:
-            raise located(MetadataError(f"several nodes have {plain!r}: name one of {', '.join(map(str, places))}"))
-        found[name] = places[0]
+        if len(matches) > 1:
+            raise located(MetadataError(f"several nodes have {plain!r}: name one of {', '.join(map(str, matches))}"))
+        found[name] = matches[0]
     return found
 
 
@@ -184,11 +183,11 @@ def published(cluster: Cluster, kind: str, nodes: Collection[str] | None = None)
     ]
 
 
-def grouped(places: Iterable[NameAtNode]) -> dict[Parts, tuple[str, ...]]:
+def grouped(at_nodes: Iterable[NameAtNode]) -> dict[Parts, tuple[str, ...]]:
     """The names by node, each once."""
     found: dict[Parts, dict[str, None]] = {}
-    for place in places:
-        found.setdefault(place.core, {})[place.name] = None
+    for one in at_nodes:
+        found.setdefault(one.core, {})[one.name] = None
     return {core: tuple(names) for core, names in found.items()}
 
 

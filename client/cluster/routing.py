@@ -22,7 +22,7 @@ WHERE: Final[tuple[str, ...]] = (
     "device",
     "placement",
     "devices",
-)  # names of parameters that give the place of a result
+)  # names of parameters that give the devices of a result
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,17 +85,17 @@ def routed(
     If tensors are on one node and `device` on another, the result is made on the first node, and moved.
     """
     names = list(signature(function).parameters)[1:]
-    places = {name: names.index(name) for name in WHERE if name in names}
+    positions = {name: names.index(name) for name in WHERE if name in names}
 
     @hides
     @wraps(function)
     def call(self: OnNodes, /, *args: Any, **kwargs: Any) -> Any:
         try:
-            name, where = placed(places, args, kwargs)
+            name, where = device_argument(positions, args, kwargs)
             core = core_of(self._cluster, (args, kwargs), where)
             if name != "device" or not self._cluster.is_elsewhere(core, where):
                 return function(part(self, core), *args, **kwargs)
-            index = places[name]
+            index = positions[name]
             if index < len(args):
                 args = (*args[:index], None, *args[index + 1 :])
             else:
@@ -109,9 +109,9 @@ def routed(
     return call
 
 
-def placed(places: Mapping[str, int], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, Any]:
-    """The argument that gives the place, if there is one: its parameter, and its value."""
-    for name, index in places.items():
+def device_argument(positions: Mapping[str, int], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, Any]:
+    """The argument that gives the devices, if there is one: its parameter, and its value."""
+    for name, index in positions.items():
         found = kwargs.get(name, args[index] if index < len(args) else None)
         if found is not None:
             return name, found

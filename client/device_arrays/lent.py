@@ -26,7 +26,7 @@ from .returns import RETURNS
 
 CUDA = 2  # kDLCUDA
 CPU = (1, 0)  # kDLCPU, device 0
-Place: TypeAlias = tuple[int, int]  # as in DLPack: a kind of device, and its number
+DLPackDevice: TypeAlias = tuple[int, int]  # as in DLPack: a kind of device, and its number
 INSTEAD = "numpy() gives the value on the host"
 
 
@@ -54,7 +54,7 @@ class Borrowed(NamedTuple):
     close: Callable[[], None]
 
 
-def place_of(outbox: Outbox, device: str) -> Place:
+def dlpack_device_of(outbox: Outbox, device: str) -> DLPackDevice:
     """The device, in DLPack's terms, on which values of a device of the machine are shared with other libraries."""
     number = outbox.transport.memory.gpu(device)
     return CPU if number is None or cupy() is None else (CUDA, number)

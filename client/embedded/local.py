@@ -1,4 +1,4 @@
-"""Machines in this process: the place where the client reaches into `vm`.
+"""Machines in this process, which the client makes from `vm`.
 
 "local" makes a new machine for the session alone; "local:NAME" shares one machine by name within the process, so that
 several sessions can share tensors. A machine has one of two engines:

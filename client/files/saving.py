@@ -1,7 +1,7 @@
 """Saving: the values of tensors as a safetensors file, written by the machine while the program goes on.
 
 The client makes the file, so it belongs to the user and lies where the user may write, and writes its header. The
-machine opens the client's descriptor and writes each value at its place, as a reader at that point in program order.
+machine opens the client's descriptor and writes each value at its offset, as a reader at that point in program order.
 Then the client gives the file its name. Until then, an existing file is untouched; after an error, or if this process
 ends, it remains.
 
@@ -47,13 +47,13 @@ from ..transport.replies import Reply
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import LongWork, Steps
 from .loading import machine_of
-from .savings import COMMITS, KEPT, LOG, FileWriting, Place, Savings
+from .savings import COMMITS, KEPT, LOG, FileWriting, SaveTarget, Savings
 
 WAYS_OUT: Final = "save where it runs, over ipc, or fetch the values and write them here"
 
 
 class Begun(NamedTuple):
-    """A file with its header, next to its final place; and a descriptor of the directory."""
+    """A file with its header, next to its final path; and a descriptor of the directory."""
 
     path: Path
     writer: SafetensorsWriter
@@ -65,8 +65,8 @@ class Begun(NamedTuple):
         os.close(self.folder)
 
     @property
-    def place(self) -> Place:
-        """The identity of the file's final place, by whichever path its directory was opened."""
+    def target(self) -> SaveTarget:
+        """The identity of the file's final path, by whichever path its directory was opened."""
         status = os.fstat(self.folder)
         return status.st_dev, status.st_ino, self.path.name
 
@@ -78,12 +78,12 @@ class Saving(FileWriting):
         super().__init__(outbox, reply)
         self.path = file.path
         self._file = file
-        self._place = file.place
+        self._target = file.target
         self._error: TensordError | None = None
         self._ended = threading.Event()
         self._over = Reply()  # the end, for event loops
         keep(self)
-        COMMITS.expect(self._place, self)
+        COMMITS.expect(self._target, self)
         reply.when_done(partial(COMMITS.add, self._commit))  # on a thread that receives answers, and must not wait
 
     @property
@@ -137,17 +137,17 @@ class Saving(FileWriting):
         writer = self._file.writer
         try:
             self._reply.result()
-            if not COMMITS.is_overtaken(self._place, self):
+            if not COMMITS.is_overtaken(self._target, self):
                 writer.filled()
                 writer.commit()
-                COMMITS.overtake(self._place, self)
+                COMMITS.overtake(self._target, self)
         except TensordError as error:
             self._error = without_frames(error)
         except Exception as error:  # unexpected: this save has failed, and others go on
             LOG.exception("%r was not saved, for a fault of its own", self)
             self._error = FileError(f"{self.path}: was not saved: {type(error).__name__}: {error}")
         finally:
-            COMMITS.forget(self._place, self)
+            COMMITS.forget(self._target, self)
             self._file.give_up()
             KEPT.pop(self, None)
             self._ended.set()
@@ -197,7 +197,7 @@ def saving(
 
 
 def begun(path: str | os.PathLike[str], metas: Mapping[str, Meta], metadata: Mapping[str, str] | None) -> Begun:
-    """A file with its header, next to its final place; and a descriptor of the directory."""
+    """A file with its header, next to its final path; and a descriptor of the directory."""
     try:
         where = Path(path)
         folder = os.open(where.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

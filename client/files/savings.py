@@ -112,46 +112,46 @@ class Savings:
         self._open.clear()
 
 
-Place: TypeAlias = tuple[int, int, str]  # device and inode of a directory, and a name in it
+SaveTarget: TypeAlias = tuple[int, int, str]  # device and inode of a directory, and a name in it
 
 
 class Commits:
     """Gives files their names, one after the other, in the order in which their values were complete.
 
-    A save does not replace the file of a later save. `_open` has, for each place and in program order, the saves after
+    A save does not replace the file of a later save. `_open` has, for each target and in program order, the saves after
     the last one that got its name: only those may still get the name.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a signal handler may save, too
         self._waiting: deque[Callable[[], None]] = deque()
-        self._open: dict[Place, list[object]] = {}
+        self._open: dict[SaveTarget, list[object]] = {}
         self._running = False
 
-    def expect(self, place: Place, saving: object) -> None:
+    def expect(self, target: SaveTarget, saving: object) -> None:
         """Add a save, after all earlier ones."""
         with self._lock:
-            self._open.setdefault(place, []).append(saving)
+            self._open.setdefault(target, []).append(saving)
 
-    def is_overtaken(self, place: Place, saving: object) -> bool:
-        """Return whether a later save to that place has succeeded."""
+    def is_overtaken(self, target: SaveTarget, saving: object) -> bool:
+        """Return whether a later save to that target has succeeded."""
         with self._lock:
-            return saving not in self._open.get(place, ())
+            return saving not in self._open.get(target, ())
 
-    def overtake(self, place: Place, saving: object) -> None:
+    def overtake(self, target: SaveTarget, saving: object) -> None:
         """Note that a file has its name, which earlier saves must not replace."""
         with self._lock:
-            there = self._open[place]
+            there = self._open[target]
             del there[: there.index(saving)]
 
-    def forget(self, place: Place, saving: object) -> None:
+    def forget(self, target: SaveTarget, saving: object) -> None:
         """Note that a save has ended, successfully or not."""
         with self._lock:
-            there = self._open.get(place, [])
+            there = self._open.get(target, [])
             if saving in there:
                 there.remove(saving)
             if not there:
-                self._open.pop(place, None)
+                self._open.pop(target, None)
 
     def add(self, commit: Callable[[], None]) -> None:
         """Run a commit on a thread that lives while there are commits."""

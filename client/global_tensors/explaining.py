@@ -82,9 +82,9 @@ def note(plan: GlobalPlan) -> None:
     asked = plan.asked
     moves = [
         move
-        for place, (old, new) in enumerate(zip(asked.operands, plan.operands, strict=True))
+        for position, (old, new) in enumerate(zip(asked.operands, plan.operands, strict=True))
         if new is not None
-        for move in moves_of(old, new, place)
+        for move in moves_of(old, new, position)
     ]
     if not plan.direct:
         moves += [

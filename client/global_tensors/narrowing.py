@@ -47,14 +47,14 @@ def narrowing(form: Form, index: Index) -> Narrowing | None:
     if meta is None or entries is None:
         return None
     region, rest, taken = [(0, size) for size in meta.shape], list(index), set()
-    for axis, place in entries.items():
-        size, entry = meta.shape[axis], index[place]
+    for axis, position in entries.items():
+        size, entry = meta.shape[axis], index[position]
         selected = selection(entry, size)
         if selected is None:
             return None
         if axis in axes and len(selected) < size:
             region[axis] = covered(selected)
-            rest[place] = 0 if isinstance(entry, int) else ("slice", None, None, selected.step)
+            rest[position] = 0 if isinstance(entry, int) else ("slice", None, None, selected.step)
             taken |= {axis} if isinstance(entry, int) else set()
     if region == [(0, size) for size in meta.shape]:
         return None
@@ -65,12 +65,12 @@ def narrowing(form: Form, index: Index) -> Narrowing | None:
 
 def by_axis(index: Index, shape: Shape) -> dict[int, int] | None:
     """Axis -> the position of the entry that selects along it; None if there are too many entries."""
-    selecting = [place for place, entry in enumerate(index) if entry is not None and entry != "..."]
+    selecting = [position for position, entry in enumerate(index) if entry is not None and entry != "..."]
     if len(selecting) > len(shape):
         return None
     gap = index.index("...") if "..." in index else len(index)
-    front = [place for place in selecting if place < gap]
-    back = [place for place in selecting if place > gap]
+    front = [position for position in selecting if position < gap]
+    back = [position for position in selecting if position > gap]
     return {**dict(enumerate(front)), **dict(enumerate(back, len(shape) - len(back)))}
 
 

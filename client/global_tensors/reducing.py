@@ -77,13 +77,13 @@ def position(name: str, x: GlobalTensor, attributes: Attributes, axes: Collectio
         axis, inner = 0, prod(meta.shape[1:])
         parts = tuple([called("reshape", [part], {"shape": (-1,)}) for part in parts])
         form = Form.of(Meta.of((meta.size,), meta.dtype), form.placement, form.layout)
-    places = [called(name, [part], {"axis": axis, "keepdims": True}) for part in parts]
-    extremes = [called("take_along_axis", pair, {"axis": axis}) for pair in zip(parts, places, strict=True)]
+    indices = [called(name, [part], {"axis": axis, "keepdims": True}) for part in parts]
+    extremes = [called("take_along_axis", pair, {"axis": axis}) for pair in zip(parts, indices, strict=True)]
     begins = [share.begin[axis] * inner for share in x._form.shares]
-    places = [place + begin if begin else place for place, begin in zip(places, begins, strict=True)]
+    indices = [index + begin if begin else index for index, begin in zip(indices, begins, strict=True)]
     found = found_in_parts(form, x._known_meta() if not flat else form.meta, (axis,))  # type: ignore[arg-type]
     chosen = called(name, [brought_together(extremes, found, (axis,))], {"axis": axis, "keepdims": True})
-    result = called("take_along_axis", [brought_together(places, found, (axis,)), chosen], {"axis": axis})
+    result = called("take_along_axis", [brought_together(indices, found, (axis,)), chosen], {"axis": axis})
     if flat:
         return called("reshape", [result], {"shape": (1,) * meta.ndim * attributes["keepdims"]})
     return result if attributes["keepdims"] else called("squeeze", [result], {"axis": (axis,)})

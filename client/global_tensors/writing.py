@@ -22,7 +22,7 @@ from .narrowing import by_axis, narrowing, selection
 
 
 class RegionWriting(NamedTuple):
-    """How a value is written to a region. `indices`: the place in each part, None for a part outside of the region;
+    """How a value is written to a region. `indices`: the index into each part, None for a part outside of the region;
     `summing`: the steps that sum addends; `step`: brings each device its piece, None for a number."""
 
     indices: tuple[tuple[Any, ...] | None, ...]
@@ -71,14 +71,14 @@ def local(index: Index, shape: Shape, share: PartShare) -> tuple[Index, list[Int
     each of its axes; None if there are none."""
     entries, rest, intervals = by_axis(index, shape) or {}, list(index), []
     for axis, (begin, size, whole) in enumerate(zip(share.begin, share.shape, shape, strict=True)):
-        place = entries.get(axis)
-        selected = range(whole) if place is None else selection(index[place], whole) or range(0)
+        position = entries.get(axis)
+        selected = range(whole) if position is None else selection(index[position], whole) or range(0)
         intervals.append(within(selected, begin, size))
         here = selected[slice(*intervals[-1])]
         if not here:
             return None
-        if place is not None:
-            rest[place] = here[0] - begin if isinstance(index[place], int) else slice_of(here, begin)
+        if position is not None:
+            rest[position] = here[0] - begin if isinstance(index[position], int) else slice_of(here, begin)
     return tuple(rest), of_selection(index, entries, intervals)
 
 
@@ -100,15 +100,15 @@ def slice_of(selected: range, begin: int) -> tuple[Any, ...]:
 
 def of_selection(index: Index, entries: Mapping[int, int], intervals: Sequence[Interval]) -> list[Interval]:
     """The intervals along the tensor's axes, as intervals along the axes of the selection."""
-    axes = {place: axis for axis, place in entries.items()}
+    axes = {position: axis for axis, position in entries.items()}
     found: list[Interval] = []
-    for place, entry in enumerate(index if "..." in index else (*index, "...")):
+    for position, entry in enumerate(index if "..." in index else (*index, "...")):
         if entry is None:
             found.append((0, 1))
         elif entry == "...":
             found += [each for axis, each in enumerate(intervals) if axis not in entries]
         elif not isinstance(entry, int):
-            found.append(intervals[axes[place]])
+            found.append(intervals[axes[position]])
     return found
 
 

@@ -154,9 +154,9 @@ def uses_otherwise(program: Program, draws: Collection[int], *, inside: bool) ->
 def draws_by(program: Program, step: Step, operand: int, *, inside: bool) -> bool:
     """Return whether the operand is the call of a random stream: the last operand after the seed, or before the part if
     there is one."""
-    place = step.operands.index(operand)
-    rest = step.operands[place + 1 :]
-    after_seed = place > 0 and step.operands[place - 1] < 0
+    position = step.operands.index(operand)
+    rest = step.operands[position + 1 :]
+    after_seed = position > 0 and step.operands[position - 1] < 0
     if not inside:
         return after_seed and not rest
     return after_seed and len(rest) == 1 and rest[0] < 0 and program.numbers[~rest[0]].op == DRAW
@@ -212,8 +212,8 @@ class Inlining:
         step_here = step._replace(operands=operands, into=into)
         made = add_step(self._builder, step_here, self._slots, lambda location: location or self._line)
         new = len(results_of(step.blocks[-1])) if step.blocks else 0 if step.into else len(step.results)
-        for place in range(new):
-            self._variables[step.first + place] = made[place]
+        for n in range(new):
+            self._variables[step.first + n] = made[n]
 
     def results(self) -> list[Tensor]:
         program, builder = self._program, self._builder

@@ -75,7 +75,7 @@ make_public(LinkedRoutine)
 
 def portable(convention: CallingConvention, captured: tuple[Tensor, ...]) -> CallingConvention:
     """The convention for other sessions, with numbers in place of captured tensors."""
-    places = {id(tensor): place for place, tensor in enumerate(captured)}
+    positions = {id(tensor): position for position, tensor in enumerate(captured)}
 
     def changed(node: Node) -> Node:
         if isinstance(node, Nested):
@@ -83,8 +83,8 @@ def portable(convention: CallingConvention, captured: tuple[Tensor, ...]) -> Cal
         if isinstance(node, Fixed) and type(node.value) is GlobalTensor:
             nodes = tuple([changed(Fixed(part)) for part in node.value._parts])
             return Nested(GLOBAL, label_of(node.value._form), (), nodes)
-        if isinstance(node, Fixed) and id(node.value) in places:
-            return ArgumentSlot(CAPTURED, places[id(node.value)])
+        if isinstance(node, Fixed) and id(node.value) in positions:
+            return ArgumentSlot(CAPTURED, positions[id(node.value)])
         return node
 
     return convention._replace(result=changed(convention.result))

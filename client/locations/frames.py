@@ -139,7 +139,7 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def describe_place(code: CodeType, offset: int) -> str:
+def describe_offset(code: CodeType, offset: int) -> str:
     """ "file:line" of an instruction's offset."""
     line = next((line for start, end, line in code.co_lines() if start <= offset < end), None)
     return printable(line_in(code.co_filename, line or code.co_firstlineno))

@@ -24,7 +24,7 @@ from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.wire.forms import shown
 from ...interpreter.wire.locations import LINE
 from ...interpreter.wire.message_kinds import LOCATION
-from .frames import OWNERS, PACKAGE, PROGRAM, Line, describe, describe_lines, describe_place, lines_from, lines_of
+from .frames import OWNERS, PACKAGE, PROGRAM, Line, describe, describe_lines, describe_offset, lines_from, lines_of
 from .spans import Spans
 
 Raised = TypeVar("Raised", bound=TensordError)
@@ -81,7 +81,7 @@ class Locations:
         self.spans = Spans(self)
         self._count = FRAMES if frames is None else frames
         self._every = frames is not None
-        self.command = ""  # of the command line, which then counts as the place of all calls
+        self.command = ""  # of the command line, which then counts as the line of all calls
 
     def here(self, ours: int = 1) -> int:
         """The number of the line at which the program has called into this package; 0 if it is unknown.
@@ -127,11 +127,11 @@ class Locations:
         self._missed = 0
         return self._free.pop()
 
-    def place(self, number: int) -> str:
+    def line_of_site(self, number: int) -> str:
         """`train.py:12`, the line of a site; "" if it is gone. Searches all sites; the caller holds the lock."""
         found = [(self._codes[key[0]], key[1]) for key in path_to(self.sites, number) if key is not None]
         ours = (each for each in found if OWNERS[each[0].co_filename] is PROGRAM)
-        return describe_place(*next(ours, found[-1])) if found else ""
+        return describe_offset(*next(ours, found[-1])) if found else ""
 
     def site(self, frame: FrameType | None) -> int:
         """The number of the current line of that frame, or of the nearest frame outside this package."""

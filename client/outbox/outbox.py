@@ -218,7 +218,7 @@ class Outbox:
         return AtomicBlock(self)
 
     def grouped(self) -> AbstractContextManager[None]:
-        """Make the messages issued inside travel as one, at their place in the batch, which is sent when it is due.
+        """Make the messages issued inside travel as one, at their position in the batch, which is sent when it is due.
 
         Inside an atomic block they belong to that block.
         """

@@ -103,7 +103,7 @@ class Learning:
         except TensordError:
             self._give_up(form, NEVER)
             return False
-        period.name = shown_name(f"auto:{self._locations.place(line_in(form.tokens[0]))}")
+        period.name = shown_name(f"auto:{self._locations.line_of_site(line_in(form.tokens[0]))}")
         self._periods.add(period)
         self.limit()
         return True

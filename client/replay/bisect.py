@@ -81,9 +81,9 @@ class Examination:
     def _read(self, session: int, message: Any) -> Iterator[ComparedOperand]:
         player = self.player
         captured = player.captured(session, message)
-        for place, id_ in enumerate((*used_by(player, session, message), *captured)):
+        for position, id_ in enumerate((*used_by(player, session, message), *captured)):
             values = tuple([read(side, session, id_) for side in player.sides])
-            yield ComparedOperand(f"operand {place}", player.homes.get((session, id_), "?"), values)
+            yield ComparedOperand(f"operand {position}", player.homes.get((session, id_), "?"), values)
         for value in numbers_of(player, session, message):
             yield ComparedOperand("number", "", (value,) * len(player.sides))
 

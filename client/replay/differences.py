@@ -19,7 +19,7 @@ class Difference(NamedTuple):
 
     `text`: for people; `size`: the largest difference of two elements, None if there is none because the shapes,
     dtypes or errors differ; `roundings`: `size` in roundings of the largest element; `place`: the index of that
-    difference; `elements`: how many of the `of` elements differ.
+    difference, under the name that `--json` prints; `elements`: how many of the `of` elements differ.
     """
 
     text: str
@@ -44,13 +44,13 @@ def difference(first: NDArray[Any], second: NDArray[Any], within: float) -> Diff
         sizes = np.where(differing, np.abs(a - b), 0.0)
         sizes = np.where(differing & ~(np.isfinite(a) & np.isfinite(b)), np.inf, sizes)
         sizes = np.where(np.isnan(a) & np.isnan(b), 0.0, sizes)
-    place = np.unravel_index(int(np.argmax(np.where(differing, sizes, -1.0))), first.shape)
-    size = float(sizes[place])
+    index = np.unravel_index(int(np.argmax(np.where(differing, sizes, -1.0))), first.shape)
+    size = float(sizes[index])
     roundings = size / _rounding(first, b)
     if within and first.dtype.kind in "fc" and roundings <= within:
         return None
-    where = tuple(int(n) for n in place)
-    text = f"{count} of {first.size} elements differ, the most at {list(where)}: {first[place]!s} and {second[place]!s}"
+    where = tuple(int(n) for n in index)
+    text = f"{count} of {first.size} elements differ, the most at {list(where)}: {first[index]!s} and {second[index]!s}"
     return Difference(text, size, roundings, where, count, first.size)
 
 

@@ -102,7 +102,7 @@ class Player:
         self.findings: list[ValueDifference] = []
         self.first: tuple[Any, ...] = ()  # both values of the first difference
         self.sessions: dict[int, ReplaySession] = {}
-        self.places: dict[int, ReplayLocations] = {}
+        self.locations: dict[int, ReplayLocations] = {}
         self.routines: dict[int, ReplayedRoutines] = {}
         self.homes: dict[tuple[int, int], str] = {}  # the recorded devices of tensors
         self.watch: MessageWatch | None = None
@@ -137,7 +137,7 @@ class Player:
             for side in self.sides:
                 side.end(step.session)
         elif isinstance(message, Location | Span):
-            self.places[step.session].keep(message)
+            self.locations[step.session].keep(message)
             self._send(step, message)
         elif type(message) is MissingTensor:
             self.missing.add(step.session, self.sessions[step.session].ids.new(message.id))
@@ -148,7 +148,7 @@ class Player:
 
     def _begin(self, number: int, begin: Begin) -> None:
         self.sessions[number] = ReplaySession(begin.name, begin.newest)
-        self.places[number] = ReplayLocations()
+        self.locations[number] = ReplayLocations()
         self.routines[number] = ReplayedRoutines(list(self.reader.head["devices"]))
         for side in self.sides:
             side.open(number, begin.name, strict=begin.strict)
@@ -296,10 +296,10 @@ class Player:
             return False
         self.differing += 1
         if len(self.findings) < self.most:
-            places = self.places[check.step.session]
+            locations = self.locations[check.step.session]
             location = getattr(check.message, "location", 0)
             op = self.name_of(check.step.session, check.message)
-            line, span = places.line(location), places.span(location)
+            line, span = locations.line(location), locations.span(location)
             self.findings.append(ValueDifference(check.step, check.message, check.id, op, line, span, against, found))
         return True
 
@@ -329,10 +329,12 @@ def released_by(message: Call, session: ReplaySession) -> tuple[int, ...]:
     scalars = session.signatures[message.signature].scalars
     operands = (*message.inputs, *message.outputs)
     found = [
-        id_ for place, id_ in enumerate(operands) if message.released >> place & 1 and not is_scalar(scalars, place)
+        id_
+        for position, id_ in enumerate(operands)
+        if message.released >> position & 1 and not is_scalar(scalars, position)
     ]
     return tuple(dict.fromkeys(found))
 
 
-def is_scalar(scalars: Sequence[bool], place: int) -> bool:
-    return place < len(scalars) and scalars[place]
+def is_scalar(scalars: Sequence[bool], position: int) -> bool:
+    return position < len(scalars) and scalars[position]

@@ -162,5 +162,5 @@ def mapped(recorded: Sequence[str], there: Sequence[str], given: Mapping[str, st
         if new not in there:
             raise MetadataError(f"the machine has no device {new!r:.60}; it has {', '.join(there)}")
     same = not named or set(recorded) <= set(there)
-    by_order = {old: there[place % len(there)] for place, old in enumerate(recorded)}
+    by_order = {old: there[position % len(there)] for position, old in enumerate(recorded)}
     return {old: given.get(old) or (old if same and old in there else by_order[old]) for old in recorded}

@@ -48,14 +48,14 @@ LISTED: Final = frozenset(("vars", "dir"))  # as names, but not as attributes: `
 PATHS: Final = frozenset(("getattr", "hasattr", "vars"))  # their object is the first argument
 FORMATS: Final = frozenset(("format", "format_map"))
 MODULES: Final = frozenset(("modules", "__import__"))
-# Names that lead to names and values of functions and frames, for which there is no place.
+# Names that lead to names and values of functions and frames, which no guard can look up.
 FRAMES: Final = frozenset(
     ("__globals__", "f_globals", "f_locals", "f_builtins", "gi_frame", "cr_frame", "ag_frame", "tb_frame")
 )
 
 
-class ComputedCondition(NamedTuple):
-    """A place where code asks. `path`: the variable and attributes that hold the object, if known."""
+class ComputedAccess(NamedTuple):
+    """An access by a computed name. `path`: the variable and attributes that hold the object, if known."""
 
     path: tuple[str, ...]
     offset: int
@@ -78,13 +78,13 @@ def read_apart(code: Iterable[Instruction]) -> Iterator[Instruction]:
             yield each
 
 
-def asking(code: Sequence[Instruction]) -> Iterator[ComputedCondition]:
-    """The places where the code asks for attributes that it does not name."""
+def asking(code: Sequence[Instruction]) -> Iterator[ComputedAccess]:
+    """The accesses to attributes that the code does not name."""
     for n, each in enumerate(code):
         if each.opname in _LOADS and is_asking(code, n, str(each.argval)):
             call = call_of(code, n) if each.argval in ASKERS or each.argval in PATHS else None
             known = call is not None and each.argval in PATHS and each.opname in _NAMES
-            yield ComputedCondition(path_of(call) if call and known else (), call.offset if call else each.offset)
+            yield ComputedAccess(path_of(call) if call and known else (), call.offset if call else each.offset)
 
 
 def path_of(call: BytecodeCall) -> tuple[str, ...]:
@@ -139,8 +139,8 @@ def has_constants(code: Sequence[Instruction], n: int, wanted: tuple[int, ...] |
     call = call_of(code, n)
     if call is None or not call.arguments:
         return False
-    places = range(len(call.arguments)) if wanted is None else wanted
-    return all(-1 <= place < len(call.arguments) and is_constant(call.arguments[place]) for place in places)
+    positions = range(len(call.arguments)) if wanted is None else wanted
+    return all(-1 <= n < len(call.arguments) and is_constant(call.arguments[n]) for n in positions)
 
 
 def is_constant(argument: Sequence[Instruction]) -> bool:
@@ -151,9 +151,9 @@ def call_of(code: Sequence[Instruction], n: int) -> BytecodeCall | None:
     """The call of the function that instruction `n` loads; None if it is unknown."""
     found: list[list[Instruction]] = []
     depth = 0
-    for place in range(n + 1, len(code)):
-        each = code[place]
-        if each.opname in _NOTHING or (_NULL_BEHIND and place == n + 1 and each.opname == "PUSH_NULL"):
+    for position in range(n + 1, len(code)):
+        each = code[position]
+        if each.opname in _NOTHING or (_NULL_BEHIND and position == n + 1 and each.opname == "PUSH_NULL"):
             continue
         if each.opcode in _JUMPS or each.is_jump_target:
             return None

@@ -18,13 +18,13 @@ import numpy as np
 from ..capture.structure import is_named, joined, members
 from .contents import BYTES, Bytes, ContainerContents
 from .functions import look_at_modules
+from .guard_checks import GONE, MISSING, TEXTS, found_or_missing
 from .kinds import is_program_class, parts_of
 from .names import texts_in
 from .objects import look_at_object
-from .places import GONE, MISSING, TEXTS, found_or_missing
 from .search import Search
 
-FEW: Final = 32  # the most items of a dict that get places of their own
+FEW: Final = 32  # the most items of a dict that get guards of their own
 SEQUENCES: Final = (list, tuple, set, frozenset, deque)
 
 

@@ -1,5 +1,5 @@
-"""Places that compare by themselves: the contents of containers and buffers, the classes of objects, the results in a
-cache. Each is called before a run, and returns whether everything is unchanged.
+"""Getters of guards that compare by themselves: the contents of containers and buffers, the classes of objects, the
+results in a cache. Each is called before a run, and returns whether everything is unchanged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from .places import TEXTS, alike, reference
+from .guard_checks import TEXTS, alike, reference
 
 BYTES: Final = 1 << 24  # of a buffer whose contents are compared
 SMALL: Final = 1 << 12  # bytes: copying so few is faster than NumPy's comparison

@@ -220,7 +220,7 @@ def laid_like(function: Callable[..., Any], first: Any, *args: Any) -> Any:
 
 
 def laid_as(value: Any, like: Any) -> Any:
-    """The value, with the layouts of the members in the same places."""
+    """The value, with the layouts of the members at the same positions."""
     if type(value) is GlobalTensor and type(like) is GlobalTensor:
         return value if value._form is like._form else value.to_global(like.placement, like.layout)
     found, others = None if isinstance(value, Tensor) else members(value), members(like)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ..capture.structure import Arguments, exact
 from ..core.core import Core
 from ..tensor.tensor import Tensor
-from .places import reference
+from .guard_checks import reference
 
 if TYPE_CHECKING:
     from ...interpreter.programs.convention import CallingConvention
@@ -114,10 +114,10 @@ class Entries:
         """Add an entry whose capture fixed the numbers at these positions."""
         with self.lock:
             self._keep(lambda each: not each.dead)
-            places = tuple(sorted(fixed.union(self.fixed(key))))
+            positions = tuple(sorted(fixed.union(self.fixed(key))))
             known = self._variants.get(key)
             before = () if known is None else tuple(each for some in known.entries.values() for each in some)
-            self._variants[key] = arranged(places, (entry, *before))
+            self._variants[key] = arranged(positions, (entry, *before))
             while len(self) > MOST:
                 oldest = min(self._all(), key=lambda each: each.used)
                 self._keep(lambda each, oldest=oldest: each is not oldest)  # type: ignore[misc]
@@ -145,6 +145,6 @@ def arranged(fixed: tuple[int, ...], entries: Sequence[CacheEntry]) -> Variants:
     return Variants(fixed, found)
 
 
-def values_at(places: Sequence[int], numbers: Sequence[Any]) -> tuple[Any, ...]:
+def values_at(positions: Sequence[int], numbers: Sequence[Any]) -> tuple[Any, ...]:
     """The numbers at these positions, in a form that distinguishes them to the last bit."""
-    return tuple([exact(numbers[place]) for place in places])
+    return tuple([exact(numbers[n]) for n in positions])

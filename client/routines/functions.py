@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 from ..capture.structure import joined
 from ..locations.frames import OWNERS, FrameOwner
 from .computed import FORMATS, SELF_ASKING
+from .guard_checks import MISSING, VALUES, found_or_missing
 from .kinds import INERT, builtins_of, is_of_program, parts_of, root
 from .names import ATTRIBUTE, GLOBAL, VARIABLE, names_of, within
-from .places import MISSING, VALUES, found_or_missing
 from .search import Search
 
 _IMPORTERS: Final = frozenset(("import_module", "__import__", "modules"))

@@ -1,12 +1,12 @@
 """Guards: the Python state outside of the arguments that a capture depends on.
 
 A function reads globals and cells of its closure, and finds tensors, numbers and other objects there, behind them, or
-in functions that it calls. When the capture begins, a search (`search`) notes all of these as places. Before each run
-all places are looked up and compared (`places`); if one has changed, the function is captured anew.
+in functions that it calls. When the capture begins, a search (`search`) notes a guard for each of these. Before each
+run all guards are checked (`guard_checks`); if one fails, the function is captured anew.
 
 During the capture, `watch` observes what the search cannot see: code that was not found, objects that libraries
 receive, functions that read state outside of Python (clocks, files, random numbers). The search is then repeated with
-these observations, and only for code that did run. Places of the first search keep their values from before the
+these observations, and only for code that did run. Guards of the first search keep their values from before the
 capture. State that cannot be looked up before each run is a CaptureError at the end of the capture, unless the user has
 named it as a constant. So no read goes unnoticed.
 """
@@ -25,8 +25,8 @@ from ..locations.locations import located
 from ..tensor.tensor import Tensor
 from .contents import Kinds
 from .functions import Code, Extra
+from .guard_checks import GONE, VALUES, Guard, IdentityGuards, Shapes, reference
 from .looks import look_at
-from .places import GONE, VALUES, GuardedPlaces, Place, Shapes, reference
 from .search import MOST, Search, TooMany
 
 PLAIN: Final = (dict, list, tuple, slice)
@@ -133,32 +133,32 @@ class Guards:
             expression = search.asked or self._expression
             raise refusal(f"{what}, and {expression} may read any attribute" if expression else what, name)
         self._search = None
-        self._roots, self._late, self._reached, self._whole = [], {}, [], []  # keep only what a place needs
+        self._roots, self._late, self._reached, self._whole = [], {}, [], []  # keep only the objects that guards need
         return search
 
     def _arrange(self, search: Search) -> None:
         """Arrange the findings for the checks before each run."""
-        kinds: Place = (Kinds(search.kinds.values()), None, True)
-        self._places = GuardedPlaces((*search.places.values(), (kinds, "the class of an object")))
+        kinds: Guard = (Kinds(search.kinds.values()), None, True)
+        self._identity_guards = IdentityGuards((*search.guards.values(), (kinds, "the class of an object")))
         self._shapes = Shapes((*search.shapes.values(), *builtins_in(search)), search.classes)
-        self.constants = search.constants  # grows with excused places
+        self.constants = search.constants  # grows with excused guards
 
     # -- before each run -------------------------------------------------------------------------------------------
 
     def hold(self) -> bool:
         """Return whether everything is unchanged."""
         try:
-            return self._places.hold() and self._shapes.hold()
+            return self._identity_guards.hold() and self._shapes.hold()
         except GONE:
             return False
 
     def broken(self) -> str | None:
-        """The name of the first changed place; None if all are unchanged."""
-        return self._places.broken() or self._shapes.broken()
+        """The name of the first guard that fails; None if all are unchanged."""
+        return self._identity_guards.broken() or self._shapes.broken()
 
 
-def builtins_in(search: Search) -> Iterator[tuple[Place, str]]:
-    """The builtins that code uses, as one place."""
+def builtins_in(search: Search) -> Iterator[tuple[Guard, str]]:
+    """The guards for the builtins that code uses: one for each mapping of builtins."""
     by_mapping: dict[int, list[tuple[Mapping[str, Any], str, Any]]] = {}
     for each in search.builtins.values():
         by_mapping.setdefault(id(each[0]), []).append(each)

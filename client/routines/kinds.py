@@ -41,7 +41,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ..locations.frames import OWNERS, FrameOwner
-from .places import VALUES
+from .guard_checks import VALUES
 
 PACKAGE: Final = __name__.partition(".client")[0]
 # Modules whose functions and classes have no state that values depend on, or only state that `watch` observes. Their

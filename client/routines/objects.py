@@ -16,6 +16,7 @@ from ..linking.linked_routine import LinkedRoutine
 from ..linking.linking import LinkedProgram
 from .contents import CachedResults, ContainerContents, dict_of
 from .functions import look_at_decimals
+from .guard_checks import found_or_missing
 from .kinds import (
     INERT,
     NOT_READ,
@@ -32,7 +33,6 @@ from .kinds import (
     wrapped_by,
 )
 from .names import texts_in
-from .places import found_or_missing
 from .search import Search
 
 LINKED: Final = (LinkedProgram, LinkedRoutine)

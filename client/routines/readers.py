@@ -1,4 +1,4 @@
-"""Reads of state outside of Python, or without a place: clocks, files, random numbers, threads.
+"""Reads of state outside of Python, or that no guard can look up: clocks, files, random numbers, threads.
 
 They are functions in C and of libraries, listed by module and name. Reads by a library for the log, for warnings and
 for imports do not count, since they do not reach a program.
@@ -67,7 +67,7 @@ SILENT: Final = frozenset(
 
 
 def is_read(module: str, name: str, frame: FrameType) -> bool:
-    """Return whether that function in C returns state without a place, to code at the frame."""
+    """Return whether that function in C returns state that no guard can look up, to code at the frame."""
     if module in HARMLESS:
         return name not in HARMLESS[module]
     if name in READERS.get(module, ()):
@@ -76,7 +76,7 @@ def is_read(module: str, name: str, frame: FrameType) -> bool:
 
 
 def is_read_of(kind: type, name: str) -> bool:
-    """Return whether that method of a class in C returns state without a place."""
+    """Return whether that method of a class in C returns state that no guard can look up."""
     module = root(kind.__module__)
     if module == "datetime":
         return name in CLOCKS

@@ -191,8 +191,8 @@ class Routine(Generic[P, R]):
                 raise located(foreign(tensor, core, tensors[0]))
         if len(set(tensors)) < len(tensors):
             given.tensors = list({id(tensor): tensor for tensor in tensors}.values())
-            places = {id(tensor): place for place, tensor in enumerate(given.tensors)}
-            given.key.append(tuple(places[id(tensor)] for tensor in tensors))
+            positions = {id(tensor): position for position, tensor in enumerate(given.tensors)}
+            given.key.append(tuple(positions[id(tensor)] for tensor in tensors))
         return given
 
 

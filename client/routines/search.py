@@ -7,9 +7,9 @@ containers and objects of libraries it follows everything. So no attribute, item
 left out. If some code accesses attributes by computed names (`computed`), all attributes of all objects are followed;
 if an object was given to a library's code, everything behind the object is followed (`whole`).
 
-Each reference is a place. State without a place (an iterator, an object of a library in C) is *opaque*. Functions of
-libraries are assumed to depend only on their arguments: `kinds.INERT` has the list. `functions`, `objects` and
-`containers` say how objects are examined.
+Each reference gets a guard. State that no guard can look up (an iterator, an object of a library in C) is *opaque*.
+Functions of libraries are assumed to depend only on their arguments: `kinds.INERT` has the list. `functions`, `objects`
+and `containers` say how objects are examined.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Any, Final, TypeAlias
 from ..capture.structure import joined, members
 from ..tensor.tensor import Tensor
 from .contents import ObjectKind, dict_of
+from .guard_checks import MISSING, VALUES, Guard, identity
 from .kinds import NOT_READ
-from .places import MISSING, VALUES, Place, identity
 
-MOST: Final = 1024  # places
+MOST: Final = 1024  # guards
 _BUILT_IN: Final = (BuiltinFunctionType, type)
 _SHARED: Final = (FunctionType, MethodType, ModuleType, type)  # objects behind these have other owners, too
 
@@ -35,7 +35,7 @@ Look: TypeAlias = "Callable[[Search, Any, str], None]"
 
 
 class TooMany(Exception):  # noqa: N818 - it is caught in this package, and no error
-    """The function depends on too much; the name is that of the last place."""
+    """The function depends on too much; the name is that of the last guard."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -47,7 +47,7 @@ class Search:
     too. `ran`: the program's code that did run, if known: no other code counts. `computed`: names that code computes
     count.
 
-    Results: `places` and `shapes`, with names, by identity; `kinds` of objects by id(); `builtins`; `classes`: the
+    Results: `guards` and `shapes`, with names, by identity; `kinds` of objects by id(); `builtins`; `classes`: the
     names in classes whose number of names is a shape, by id(); `states`, which `settle` renews; `opaque` objects;
     `tensors`, names by id(); `codes` of the program's functions; `objects` by id(), with their names; `constants`: the
     given names that were found; `asked`: the first expression that asks for computed names. `seen`: the calls that ask
@@ -77,8 +77,8 @@ class Search:
 
     def _clear(self) -> None:
         """Forget all findings except the names in the code."""
-        self.places: dict[Any, tuple[Place, str]] = {}
-        self.shapes: dict[Any, tuple[Place, str]] = {}
+        self.guards: dict[Any, tuple[Guard, str]] = {}
+        self.shapes: dict[Any, tuple[Guard, str]] = {}
         self.kinds: dict[int, ObjectKind] = {}
         self.builtins: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
         self.classes: dict[int, frozenset[str]] = {}
@@ -117,8 +117,8 @@ class Search:
             self._look(self, value, name)
 
     def take(self, again: Search) -> None:
-        """Take over another search, made after the capture; places found before keep their former values."""
-        self.places = {key: self.places.get(key, found) for key, found in again.places.items()}
+        """Take over another search, made after the capture; guards found before keep their former values."""
+        self.guards = {key: self.guards.get(key, found) for key, found in again.guards.items()}
         self.shapes = {key: self.shapes.get(key, found) for key, found in again.shapes.items()}
         self.kinds = {key: self.kinds.get(key, found) for key, found in again.kinds.items()}
         self.builtins = {key: self.builtins.get(key, found) for key, found in again.builtins.items()}
@@ -155,7 +155,7 @@ class Search:
         known: Any = None,
         by: str = "",
     ) -> None:
-        """Note a place and examine its value. `known`: the identity of the place, if the key does not show it."""
+        """Note a guard and examine its value. `known`: the identity of the guard, if the key does not show it."""
         if self._add((get, key, value), name, known) and value is not MISSING:
             self.follow(value, name, by=by)
 
@@ -164,19 +164,19 @@ class Search:
         known = (attribute, id(value))
         self.note(attrgetter(attribute), value, getattr(value, attribute), joined(name, attribute), known=known)
 
-    def _add(self, place: Place, name: str, known: Any = None) -> bool:
-        """Add a place; False if it is excused, or there already."""
+    def _add(self, guard: Guard, name: str, known: Any = None) -> bool:
+        """Add a guard; False if it is excused, or there already."""
         if self.excuses(name):
             return False
-        known = identity(*place[:2]) if known is None else known
-        if known in self.places:
+        known = identity(*guard[:2]) if known is None else known
+        if known in self.guards:
             return False
         self._count(name)
-        self.places[known] = (place, name)
+        self.guards[known] = (guard, name)
         return True
 
     def _count(self, name: str) -> None:
-        if len(self.places) + len(self.shapes) + len(self.kinds) >= MOST:
+        if len(self.guards) + len(self.shapes) + len(self.kinds) >= MOST:
             raise TooMany(name)
 
     def shape(self, get: Callable[[Any], Any], key: Any, name: str, *, known: Any = None) -> None:
@@ -231,7 +231,7 @@ class Search:
         return False
 
     def refuse(self, name: str, what: str = "has state that a run cannot check") -> None:
-        """Refuse an object whose state has no place."""
+        """Refuse an object whose state no guard can look up."""
         if not self.excuses(name):
             self.opaque.append((f"{name} {what}", name))
 

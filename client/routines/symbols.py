@@ -47,8 +47,8 @@ class Symbols:
 
     def fixed(self) -> dict[str, tuple[Any, str | None]]:
         """The numbers that the capture depends on, by name, with the lines that asked for them."""
-        places = {**dict.fromkeys(self._known), **self._capture.fixed}
-        return {name: (value, places[leaf]) for leaf, (name, value) in enumerate(self._numbers) if leaf in places}
+        lines = {**dict.fromkeys(self._known), **self._capture.fixed}
+        return {name: (value, lines[leaf]) for leaf, (name, value) in enumerate(self._numbers) if leaf in lines}
 
     def _leaf(self, value: Any, name: str) -> Any:
         if isinstance(value, Tensor):
@@ -81,4 +81,4 @@ def parameter_names(function: Any, given: int) -> list[str]:
     names = list(code.co_varnames[: code.co_argcount]) if isinstance(code, CodeType) else []
     if inspect.ismethod(function):
         names = names[1:]
-    return names[:given] + [f"args.{place}" for place in range(len(names[:given]), given)]
+    return names[:given] + [f"args.{position}" for position in range(len(names[:given]), given)]

@@ -4,8 +4,8 @@ A profile function sees each call that this thread makes, also in libraries:
 
 - code of the program that the search has not found, such as code of `eval`, or a function that a library had kept
 - objects that are passed to libraries' code, which may read any of their attributes, and objects behind them
-- functions in C that read state without a place (`readers`): clocks, files, random numbers of the system and of NumPy,
-  other threads
+- functions in C whose state no guard can look up (`readers`): clocks, files, random numbers of the system and of
+  NumPy, other threads
 
 A profiler that is already active is called as before, if it is a function; one in C (cProfile) stays active, and then
 nothing is watched. Errors are raised at the end of the capture, since the function may catch those raised inside of it.
@@ -30,10 +30,10 @@ from ...interpreter.errors import CaptureError
 from ..locations.frames import OWNERS, PACKAGE, PROGRAM
 from .computed import PATHS, WHOLE
 from .contents import dict_of
+from .guard_checks import MISSING
 from .guards import Guards, refusal
 from .kinds import INERT, is_installed, is_of_program, is_program_class, root
 from .names import expression_of, names_of
-from .places import MISSING
 from .readers import (
     DRAWING,
     OWN,

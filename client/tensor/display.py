@@ -41,9 +41,9 @@ def corners(tensor: Tensor, shape: Shape, edge: int) -> NDArray[Any]:
 
     Waits.
     """
-    places = np.ix_(*(ends(size, edge) for size in shape))
+    positions = np.ix_(*(ends(size, edge) for size in shape))
     xp, device = tensor._core.xp(), tensor.device
-    return tensor[tuple(xp.asarray(place, device=device) for place in places)].numpy()
+    return tensor[tuple(xp.asarray(each, device=device) for each in positions)].numpy()
 
 
 def ends(size: int, edge: int) -> NDArray[np.int64]:

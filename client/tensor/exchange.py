@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...interpreter.errors import MetadataAttributeError, MetadataBufferError, MetadataTypeError
 from ...interpreter.types.device_names import kind_of
 from ...interpreter.wire.forms import shown
-from ..device_arrays.lent import CPU, Place, capsule, lent, place_of
+from ..device_arrays.lent import CPU, DLPackDevice, capsule, dlpack_device_of, lent
 from ..locations.locations import located
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def exported(tensor: Tensor, stream: Any, max_version: Any, dl_device: Any, copy
     """A capsule with the tensor's value; see `Tensor.__dlpack__`."""
     check_copy(copy, "__dlpack__")
     version, wanted = pair("max_version", max_version), pair("dl_device", dl_device)
-    where = place(tensor)
+    where = dlpack_device(tensor)
     if where != CPU and wanted in (None, where):
         options = {"max_version": version, "copy": copy}
         given = {name: one for name, one in options.items() if one is not None}
@@ -71,9 +71,9 @@ def exported(tensor: Tensor, stream: Any, max_version: Any, dl_device: Any, copy
     return array.__dlpack__(max_version=version, copy=copied or None)
 
 
-def place(tensor: Tensor) -> Place:
-    """The place where `exported` hands the tensor over by default: its GPU, else the host."""
-    return place_of(tensor._core.outbox, tensor._home)
+def dlpack_device(tensor: Tensor) -> DLPackDevice:
+    """The device on which `exported` hands the tensor over by default: its GPU, else the host."""
+    return dlpack_device_of(tensor._core.outbox, tensor._home)
 
 
 def cupy_array(tensor: Tensor) -> Any:

@@ -35,7 +35,7 @@ class Tensor(Conversions, Methods):
     """A handle to a tensor of a session's virtual machine.
 
     Operators and ops take tensors of one session and Python scalars, and return handles at once. `numpy`, `item`,
-    `wait` and `await` wait for the value, in the version at their place in program order. `shape` and `dtype` are known
+    `wait` and `await` wait for the value, in the version at that point of program order. `shape` and `dtype` are known
     at once unless they depend on data; then they wait. In an event loop `await tensor.numpy_async()` and the like wait
     while the loop goes on.
 
@@ -236,7 +236,7 @@ class Tensor(Conversions, Methods):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """(kDLCUDA, number) of the GPU if this process can read its memory, else (kDLCPU, 0) for the host."""
-        return exchange.place(self)
+        return exchange.dlpack_device(self)
 
     def cupy(self) -> Any:
         """Return the value as a CuPy array in the memory of its GPU; not copied in the machine's own process.

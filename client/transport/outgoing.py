@@ -3,7 +3,7 @@
 An upload's array becomes a position; a side effect's callback stays here and is called when the values arrive.
 
 A daemon ends the session of a client that leaves too much unfinished. Ops wait for credit; the questions of an event
-loop do not, since their place in program order is where they are asked. So batches beyond `MOST` windows stay here, and
+loop do not, since they are part of program order where they are asked. So batches beyond `MOST` windows stay here, and
 are sent in order as the daemon progresses.
 """
 
@@ -117,7 +117,7 @@ class OutgoingBatches:
             if named.export:
                 self.exports[named.request] = named.export
         elif type(named) is Upload:
-            place = self._place(named.payload, payloads, TINY if inner >= 0 else INLINE_ARRAY)
+            place = self._pack(named.payload, payloads, TINY if inner >= 0 else INLINE_ARRAY)
             uploads.append([position, inner, place])
             self.sent_bytes += named.payload.nbytes
             return with_payload(message, None)
@@ -137,9 +137,9 @@ class OutgoingBatches:
             return encode_message(Atomic(group))
         return message
 
-    def _place(self, array: np.ndarray[Any, Any], payloads: list[Any], inline: int) -> Any:
+    def _pack(self, array: np.ndarray[Any, Any], payloads: list[Any], inline: int) -> Any:
         if self._uploads is not None and array.nbytes >= MAPPED_ARRAY:
-            place = self._uploads.place(array)
+            place = self._uploads.in_segment(array)
             if place is not None:
                 for header in self._uploads.announcements():
                     self._link.send(header)

@@ -37,7 +37,14 @@ from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.frames import MAPPED_ARRAY, SEGMENT
 from ...interpreter.wire.host_memory import HostMemory
-from ...interpreter.wire.segments import MemorySegment, array_at, available, descriptors_left, new_number, place_of
+from ...interpreter.wire.segments import (
+    MemorySegment,
+    array_at,
+    available,
+    descriptors_left,
+    new_number,
+    offset_in_segment,
+)
 from ..process.forks import FORKS
 from .host_readers import HostReaders
 
@@ -100,22 +107,22 @@ class UploadSegments:
             LastReference.of(memory, self._dropped.append, (segment.number, 0), self._watched)
         return memory
 
-    def place(self, array: NDArray[Any]) -> tuple[int, int] | None:
+    def in_segment(self, array: NDArray[Any]) -> tuple[int, int] | None:
         """The (segment, offset) of the array, copied to a segment if necessary; None as from `empty`."""
-        place = place_of(array)
-        if place is None or place[0].number not in self._lent:
+        found = offset_in_segment(array)
+        if found is None or found[0].number not in self._lent:
             copied = self.empty(array.shape, array.dtype)
             if copied is None:
                 return None
             np.copyto(copied, array)
-            place = place_of(copied)
-        if place is None:
+            found = offset_in_segment(copied)
+        if found is None:
             return None
-        self._unsent.pop(place[0].number, None)
-        readers = self._hosts.get(place[0].number)
+        self._unsent.pop(found[0].number, None)
+        readers = self._hosts.get(found[0].number)
         if readers is not None:
             readers.sent()
-        return place[0].number, place[1]
+        return found[0].number, found[1]
 
     def freed(self, numbers: Iterable[int]) -> None:
         """Take back segments that the daemon has freed, or that were never sent. Ignores numbers that are not in use.

@@ -1,6 +1,6 @@
 """How an event loop takes the steps of a procedure that waits.
 
-Theory of operation. The first step is taken where the awaitable form is called: this gives the question its place in
+Theory of operation. The first step is taken where the awaitable form is called: this gives the question its position in
 program order and its line, and errors in the arguments are raised there. The rest is a coroutine. It awaits the answer,
 which the thread that sets it announces to the loop (`Reply.when_done`); the background thread reads answers that no
 thread waits for (`Transport.attend`).
@@ -8,7 +8,7 @@ thread waits for (`Transport.attend`).
 Guarantees. The loop's thread never sleeps in a step. A step takes the session's locks, which no thread holds while it
 waits. One lock may be held for long nevertheless: the outbox's, by a thread inside `atomic`. Then a helper's thread
 takes the step, after that block. A question needs no room: if a session has several windows of messages unfinished, the
-transport keeps the question in its place (`transport/outgoing`). A coroutine that is cancelled, or dropped with its
+transport keeps the question at its position (`transport/outgoing`). A coroutine that is cancelled, or dropped with its
 loop, closes the procedure; the answer is still read, and dropped. A coroutine yields to the loop at least once, so that
 a task that awaits ready values in turn does not keep others from running.
 

@@ -11,14 +11,14 @@ raised at the yield:
 - one of these `Elsewhere`: for another session, if a procedure is about several.
 
 `on_thread` takes the steps on the calling thread. `on_loop` makes the event loop take them: the first one where the
-form is called, which gives the question its place in program order, and the others when their answers have come.
+form is called, which gives the question its position in program order, and the others when their answers have come.
 
 Guarantees. No step waits. An abandoned procedure is closed like any generator, so its `finally` and `with` blocks undo
 what it has begun; they do not wait either.
 
-Rejected. A thread for each wait: questions would take their places in program order whenever these threads run, and an
-abandoned wait would leave a thread behind. Coroutines in place of generators: a driver of threads would have to act as
-a loop. Two forms of each procedure: a rule would be stated twice.
+Rejected. A thread for each wait: questions would enter program order whenever these threads run, and an abandoned
+wait would leave a thread behind. Coroutines in place of generators: a driver of threads would have to act as a loop.
+Two forms of each procedure: a rule would be stated twice.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ..errors import FileError, MetadataError
-from ..files.durable_file import UNFINISHED, place_whole
+from ..files.durable_file import UNFINISHED, write_whole
 from ..files.tensor_file import TensorFile, printable
 from ..wire.names import some_of
 
@@ -178,7 +178,7 @@ def write_format(directory: int, shown: str) -> None:
     """
     try:
         content = f"tensord checkpoints {FORMAT} {sys.byteorder}\n".encode()
-        place_whole(directory, FORMAT_FILE, content, unfinished=WRITTEN)
+        write_whole(directory, FORMAT_FILE, content, unfinished=WRITTEN)
     except FileError as error:
         raise FileError(f"{shown}/{error.message}") from error.__cause__
 

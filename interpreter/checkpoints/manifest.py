@@ -63,10 +63,10 @@ def _frames(generation: Generation) -> Iterator[bytes]:
     size = 0
     indices = {id_: index for index, id_ in enumerate(sorted(generation.files))}
     last = (0, 0, 0)
-    for name, record in sorted(generation.records(), key=_place):
-        if last[0] == record.file and last != record.place and last[1] + last[2] > record.offset:
+    for name, record in sorted(generation.records(), key=_byte_range):
+        if last[0] == record.file and last != record.byte_range and last[1] + last[2] > record.offset:
             raise MetadataError(f"{name[:SHOWN]!r}: its bytes are in part those of another value")
-        last = record.place
+        last = record.byte_range
         rows.append(_row(name, record, indices[record.file]))
         size += ROW // 8 + 4 * len(name) + len(record.packed)
         if size >= FRAME:
@@ -76,8 +76,8 @@ def _frames(generation: Generation) -> Iterator[bytes]:
         yield _framed(encode(rows))
 
 
-def _place(item: tuple[str, ValueRecord]) -> tuple[int, int, int]:
-    return item[1].place
+def _byte_range(item: tuple[str, ValueRecord]) -> tuple[int, int, int]:
+    return item[1].byte_range
 
 
 def _row(name: str, record: ValueRecord, index: int) -> tuple[Any, ...]:
@@ -139,7 +139,7 @@ class _ManifestReader:
         self._tensors: dict[str, ValueRecord] = {}
         self._routines: dict[str, ValueRecord] = {}
         self._index = -1  # of the file of the last row
-        self._place = (0, 0)  # of its bytes
+        self._byte_range = (0, 0)  # of its bytes: begin and end
 
     def read(self, payload: memoryview) -> Generation:
         frames = self._decoded(payload)
@@ -223,17 +223,17 @@ class _ManifestReader:
         if type(index) is not int or not max(self._index, 0) <= index <= min(self._index + 1, len(self._files) - 1):
             raise ValueError("its file is not the one before, or the next")
         if type(offset) is not int or type(crc) is not int or not 0 <= crc <= LARGEST_CRC or type(packed) is not bytes:
-            raise ValueError("its place, checksum or fields are of another type")
+            raise ValueError("its offset, checksum or fields are of another type")
         if len(packed) > self._limits.fields:
             raise ValueError(f"its fields take {len(packed)} bytes; the limit is {self._limits.fields}")
         if index != self._index:
-            self._index, self._place = index, (0, 0)
-        begin, end = self._place
+            self._index, self._byte_range = index, (0, 0)
+        begin, end = self._byte_range
         file, size = self._files[index]
-        if (offset, offset + nbytes) != self._place and not end <= offset <= size - nbytes:
+        if (offset, offset + nbytes) != self._byte_range and not end <= offset <= size - nbytes:
             where = "overlaps the one before it" if begin <= offset < end else f"does not lie in its file of {size}"
             raise ValueError(f"takes {nbytes} bytes from {offset} on, and {where}")
-        self._place = (offset, offset + nbytes)
+        self._byte_range = (offset, offset + nbytes)
         return ValueRecord(meta, file, offset, nbytes, crc, packed)
 
 

@@ -36,7 +36,7 @@ class CheckpointLimits:
 
 
 class ValueRecord(NamedTuple):
-    """A value: its meta, and the place of its bytes.
+    """A value: its meta, and the byte range of its data.
 
     `meta`: shape and dtype of a tensor, whose bytes are those of a C-ordered array of this machine; None for the text
     of a routine, in UTF-8. `file`: the id of its values file, in which it has `nbytes` bytes from `offset` on; `crc`:
@@ -70,8 +70,8 @@ class ValueRecord(NamedTuple):
             raise file.failed(f"has {exact_size(file.size)} and should have {end} at least; was it cut short?")
 
     @property
-    def place(self) -> tuple[int, int, int]:
-        """The place of its bytes. Records with the same place are one value."""
+    def byte_range(self) -> tuple[int, int, int]:
+        """File, offset and length of the bytes. Records with the same byte range are one value."""
         return self[1:4]
 
 
@@ -96,7 +96,7 @@ class Generation:
     @property
     def nbytes(self) -> int:
         """Bytes of the values; a value with several names counts once."""
-        return sum(nbytes for _, _, nbytes in {record.place for _, record in self.records()})
+        return sum(nbytes for _, _, nbytes in {record.byte_range for _, record in self.records()})
 
 
 def pack_fields(name: str, fields: Mapping[str, Any], limits: CheckpointLimits) -> bytes:

@@ -76,12 +76,12 @@ class ValuesWriter:
             del self.files[file.id]
             file.content.abandon()
 
-    def place(self) -> None:
+    def rename(self) -> None:
         """Give all files their names; the caller flushes the directory."""
         if self._pack is not None:
             self._close(self._pack)
             self._pack = None
-        self._place_waiting()
+        self._rename_waiting()
 
     def remove(self) -> None:
         """Remove the written files."""
@@ -96,11 +96,11 @@ class ValuesWriter:
         file.content.write_ahead()
         self._waiting.append(file)
         if len(self._waiting) >= TOGETHER:
-            self._place_waiting()
+            self._rename_waiting()
 
-    def _place_waiting(self) -> None:
+    def _rename_waiting(self) -> None:
         while self._waiting:
-            self._waiting[0].content.place()
+            self._waiting[0].content.rename()
             del self._waiting[0]
 
 

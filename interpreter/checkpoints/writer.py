@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from ..errors import FileError, MetadataError, QuotaError
-from ..files.durable_file import Whole, place_whole
+from ..files.durable_file import Whole, write_whole
 from ..files.header import SHOWN
 from ..files.pieces import PieceReader
 from ..files.tensor_file import flat
@@ -62,7 +62,7 @@ class GenerationWriter(Whole):
         self._ended = ended
         self._open = True
         self._values = ValuesWriter(directory)
-        self._kept: dict[int, int] = {}  # bytes of each earlier file of which some value is kept
+        self._reused_files: dict[int, int] = {}  # size of each earlier file with values of this generation
         self._started: tuple[str, ValueRecord] | None = None  # the value that is being written
         self._left = 0  # its missing bytes
 
@@ -143,12 +143,12 @@ class GenerationWriter(Whole):
                 name = self._started[0][:SHOWN]
                 raise MetadataError(f"{self._shown}: {self._left} bytes of {name!r} were not written")
             self._repack()
-            self._values.place()
+            self._values.rename()
             if self._values.files:
                 layout.flush(self._directory, self._checkpoints.shown)
             generation = self._generation()
             content = encode_manifest(generation, self._limits)
-            place_whole(self._directory, self._manifest, content, unfinished=layout.WRITTEN)
+            write_whole(self._directory, self._manifest, content, unfinished=layout.WRITTEN)
         self._flush()
         self._end(generation)
         return generation
@@ -169,7 +169,7 @@ class GenerationWriter(Whole):
     @property
     def files(self) -> set[int]:
         """The values files that it needs."""
-        return {*self._values.files, *self._kept}
+        return {*self._values.files, *self._reused_files}
 
     def _end(self, generation: Generation | None) -> None:
         self._open = False
@@ -193,11 +193,11 @@ class GenerationWriter(Whole):
 
     def _check_there(self, record: ValueRecord) -> None:
         """Check that the record's file has its bytes; each file is checked once."""
-        if record.offset + record.nbytes > self._kept.get(record.file, -1):
+        if record.offset + record.nbytes > self._reused_files.get(record.file, -1):
             try:
                 with self._checkpoints.values(record.file) as file:
                     record.check_within(file)
-                    self._kept[record.file] = file.size
+                    self._reused_files[record.file] = file.size
             except (FileError, MetadataError) as error:
                 raise FileError(f"{error.message}; write the value anew") from error.__cause__
 
@@ -225,22 +225,22 @@ class GenerationWriter(Whole):
 
     def _repack(self) -> None:
         """Move the values of packs that are not worth keeping. Unreadable ones stay where they are."""
-        kept = {record.place: record for record in self.records.values() if record.file in self._kept}
+        reused = {record.byte_range: record for record in self.records.values() if record.file in self._reused_files}
         live = Counter[int]()
-        for file, _, nbytes in kept:
+        for file, _, nbytes in reused:
             live[file] += nbytes
-        chosen = set(to_repack(Pack(id_, self._kept[id_], nbytes) for id_, nbytes in live.items()))
+        chosen = set(to_repack(Pack(id_, self._reused_files[id_], nbytes) for id_, nbytes in live.items()))
         moved = {}
-        for place, record in sorted(kept.items()):
+        for byte_range, record in sorted(reused.items()):
             if record.file in chosen:
                 content = self._content(record)
                 if content is not None:
-                    moved[place] = self._values.start(record.nbytes)
+                    moved[byte_range] = self._values.start(record.nbytes)
                     self._values.append(memoryview(content))
                     self._values.finish()
         for name, record in self.records.items():
-            if record.place in moved:
-                file, offset = moved[record.place]
+            if record.byte_range in moved:
+                file, offset = moved[record.byte_range]
                 self.records[name] = record._replace(file=file, offset=offset)
 
     def _content(self, record: ValueRecord) -> bytearray | None:
@@ -255,7 +255,7 @@ class GenerationWriter(Whole):
 
     def _generation(self) -> Generation:
         used = {record.file for record in self.records.values()}
-        sizes = {**self._kept, **self._values.files}
+        sizes = {**self._reused_files, **self._values.files}
         return Generation(
             self.number,
             time.time_ns(),

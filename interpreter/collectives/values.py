@@ -27,8 +27,8 @@ def carry_out(
     merge = getattr(np, given.merge)
     given_arrays, made = ([array.reshape(-1) if given.flat else array for array in some] for some in (inputs, results))
 
-    def array_at(place: ChunkRegion) -> NDArray[Any]:
-        return (given_arrays if place.is_input else made)[place.rank][place.region.slices]
+    def array_at(chunk: ChunkRegion) -> NDArray[Any]:
+        return (given_arrays if chunk.is_input else made)[chunk.rank][chunk.region.slices]
 
     for step in steps:
         target, source = array_at(step.target), array_at(step.source)

@@ -68,7 +68,7 @@ class Until:
 
 
 class Duty(Protocol):
-    """The leader's work, and its place to sleep."""
+    """The work of the leader, and its sleep when there is none."""
 
     def ring(self) -> None:
         """Wake the leader, or the next one."""

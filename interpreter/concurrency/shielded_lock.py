@@ -48,13 +48,13 @@ class ShieldedLock:
                 bell.ring()  # another thread may give way to the same one
 
     def _wait(self) -> None:
-        place = (Bell(), perf_counter())
-        self._waiting.append(place)
+        waiter = (Bell(), perf_counter())
+        self._waiting.append(waiter)
         try:
             self._lock.acquire()
         finally:
-            self._waiting.remove(place)
-            place[0].ring()
+            self._waiting.remove(waiter)
+            waiter[0].ring()
 
     def __enter__(self) -> None:
         SHIELD.__enter__()

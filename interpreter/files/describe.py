@@ -15,7 +15,7 @@ FORMATS: Final = "tensord reads safetensors, .npz and .npy files"
 
 
 def describe(file: TensorFile, *, raw: bool = False, limits: FileLimits | None = None) -> FileHeader:
-    """The tensors in a file, and the places of their bytes. Reads only headers; nothing is unpickled or evaluated.
+    """The tensors in a file, and the offsets of their bytes. Reads only headers; nothing is unpickled or evaluated.
 
     `raw`: tensors of dtypes that tensord lacks, such as bfloat16, become unsigned integers of the same size; without
     it, such a tensor is an entry without a meta, whose error is raised when it is asked for.

@@ -126,15 +126,15 @@ class DurableFile(Whole):
         If only the directory's flush fails, the file is there and complete, but a loss of power may bring back the
         previous one.
         """
-        identity = self.place()
+        identity = self.rename()
         try:
             os.fsync(self._directory)
         except OSError as error:
             raise self._failed("is written, but may be gone after a loss of power", error) from error
         return identity
 
-    def place(self) -> Identity:
-        """Like `commit`, without the directory's flush: for a caller that places several files."""
+    def rename(self) -> Identity:
+        """Like `commit`, without the directory's flush: for a caller that renames several files and flushes once."""
         self._check_open()
         try:
             os.fsync(self._fd)
@@ -177,11 +177,11 @@ class DurableFile(Whole):
         return FileError(f"{self.name}: {what}: {error.strerror}")
 
 
-def place_whole(directory: int, name: str, content: bytes, *, unfinished: str = UNFINISHED) -> None:
-    """A durable file with this content, in an open directory that the caller flushes; see `DurableFile.place`."""
+def write_whole(directory: int, name: str, content: bytes, *, unfinished: str = UNFINISHED) -> None:
+    """A durable file with this content, in an open directory that the caller flushes; see `DurableFile.rename`."""
     with DurableFile(directory, name, unfinished=unfinished) as file:
         file.write(content)
-        file.place()
+        file.rename()
 
 
 def is_file_name(name: str) -> bool:

@@ -72,7 +72,7 @@ def read_safetensors(
     found = [_entry(file, name, value, begin, raw=raw) for name, value in fields.items()]
     for entry in found:
         check_name(file, entry.name, limits)
-    found.sort(key=_place)
+    found.sort(key=_byte_range)
     _check_cover(file, found, begin)
     return {entry.name: entry for entry in found}, metadata
 
@@ -181,7 +181,7 @@ def _check_size(dtype: str, shape: Shape, bits: int, nbytes: int) -> None:
         raise ValueError(f"{nbytes} bytes do not make a {dtype}{list(shape)}")
 
 
-def _place(entry: TensorEntry) -> tuple[int, int]:
+def _byte_range(entry: TensorEntry) -> tuple[int, int]:
     return entry.piece[:2]
 
 

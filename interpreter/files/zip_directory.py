@@ -93,8 +93,8 @@ def _directory(file: TensorFile) -> tuple[int, int, int]:
 
 def _directory_64(file: TensorFile, at: int, locator: bytes, short: tuple[int, int, int]) -> tuple[int, int, int]:
     """The same for numbers that may be too long; `short`: the numbers at the end of the archive."""
-    _, disk, place, disks = LOCATOR.unpack(locator)
-    if place != at or disk or disks > 1:
+    _, disk, record, disks = LOCATOR.unpack(locator)
+    if record != at or disk or disks > 1:
         raise file.malformed("its zip64 locator leads nowhere")
     magic, size, _, _, disk, first_disk, here, count, length, offset = END_64.unpack(file.read(at, END_64.size))
     if magic != b"PK\x06\x06" or size != END_64.size - 12 or disk or first_disk or here != count:

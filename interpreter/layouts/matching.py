@@ -83,15 +83,15 @@ def passing(
     The operands have the dtypes of the results, since a cast of a sum is not the sum of casts. `exact`: they are exact
     for floats, too. Sums of integers wrap around in any order.
     """
-    places = range(len(call.metas)) if of is None else of
-    given = [call.metas[place] for place in places]
+    positions = range(len(call.metas)) if of is None else of
+    given = [call.metas[position] for position in positions]
     dtypes = {meta.dtype for meta in (*given, *call.outputs) if isinstance(meta, Meta)}
     if len(dtypes) != 1 or not all(isinstance(meta, Meta) for meta in given):
         return
     (dtype,) = dtypes
     for reduction in reductions:
         if combines(dtype, reduction):
-            chosen = [_passed(meta, Partial(reduction), place in places) for place, meta in enumerate(call.metas)]
+            chosen = [_passed(meta, Partial(reduction), n in positions) for n, meta in enumerate(call.metas)]
             results = (Partial(reduction),) * len(call.outputs)
             yield LayoutSignature(tuple(chosen), results, exact=exact or dtype.kind in "biu")
 

@@ -14,21 +14,23 @@ from .layout import Broadcast, Layout
 from .text import parsed, spelled
 
 _PART: Final = re.compile(r"(.+) @(\d{1,6}) of (\d[^@]*: .+)", re.ASCII | re.DOTALL)
-Place = tuple[int, ...]
+Coordinate = tuple[int, ...]
 
 
 class PartName(NamedTuple):
-    """The content of a part's name: the name of the whole, the part's position in the grid, and the layout."""
+    """The content of a part's name: the name of the whole, the part's coordinate in the grid, and the layout."""
 
     whole: str
-    place: Place
+    coordinate: Coordinate
     grid: tuple[int, ...]
     layout: Layout
 
     @property
-    def share(self) -> Place:
-        """The position of the first part that equals this one."""
-        return tuple(0 if isinstance(atom, Broadcast) else at for at, atom in zip(self.place, self.layout, strict=True))
+    def share(self) -> Coordinate:
+        """The coordinate of the first part that equals this one."""
+        return tuple(
+            0 if isinstance(atom, Broadcast) else at for at, atom in zip(self.coordinate, self.layout, strict=True)
+        )
 
 
 def part_of(name: str) -> PartName | None:
@@ -43,8 +45,8 @@ def part_of(name: str) -> PartName | None:
         return None
     if spelled(grid, layout) != label or str(int(number)) != number or int(number) >= prod(grid):
         return None
-    place = (int(number),) if len(grid) == 1 else divmod(int(number), grid[1])
-    return PartName(whole, place, grid, layout)
+    coordinate = (int(number),) if len(grid) == 1 else divmod(int(number), grid[1])
+    return PartName(whole, coordinate, grid, layout)
 
 
 def whole_of(name: str) -> str | None:
@@ -59,11 +61,11 @@ def user_name(name: str) -> str:
     return name if part is None else part.whole
 
 
-def needed(names: Iterable[str]) -> dict[Place, str]:
-    """Those of the names of a global tensor's parts that make up the whole value, by their positions, in order; empty
-    if some of the value is missing."""
-    parts = {part.place: (part, name) for name in names if (part := part_of(name)) is not None}
-    found: dict[Place, str] = {}
+def needed(names: Iterable[str]) -> dict[Coordinate, str]:
+    """Those of the names of a global tensor's parts that make up the whole value, by coordinate, in order; empty if
+    some of the value is missing."""
+    parts = {part.coordinate: (part, name) for name in names if (part := part_of(name)) is not None}
+    found: dict[Coordinate, str] = {}
     count = 0
     for _, (part, name) in sorted(parts.items()):
         found.setdefault(part.share, name)
@@ -79,12 +81,12 @@ def is_whole(names: Collection[str]) -> bool:
 
 def families(names: Iterable[str]) -> dict[str, list[list[str]]]:
     """The names of parts by the name of their whole, in a list for each layout, in order."""
-    found: dict[str, dict[tuple[Place, Layout], list[tuple[Place, str]]]] = {}
+    found: dict[str, dict[tuple[Coordinate, Layout], list[tuple[Coordinate, str]]]] = {}
     for name in names:
         part = part_of(name)
         if part is not None:
             ways = found.setdefault(part.whole, {})
-            ways.setdefault((part.grid, part.layout), []).append((part.place, name))
+            ways.setdefault((part.grid, part.layout), []).append((part.coordinate, name))
     return {whole: [[name for _, name in sorted(way)] for way in ways.values()] for whole, ways in found.items()}
 
 

@@ -93,21 +93,21 @@ def whole(call: OpCall) -> LayoutSignature:
 
 def divided(calls: Sequence[OpCall], signature: LayoutSignature, parts: int) -> list[OpCall]:
     """The calls on the shares of each call, in the order of the devices."""
-    return [_piece(call, signature, place, parts) for call in calls for place in range(parts)]
+    return [_piece(call, signature, part, parts) for call in calls for part in range(parts)]
 
 
-def _piece(call: OpCall, signature: LayoutSignature, place: int, parts: int) -> OpCall:
+def _piece(call: OpCall, signature: LayoutSignature, part: int, parts: int) -> OpCall:
     """The call on one device's shares."""
 
     def share(meta: Meta, atom: Atom | None) -> Meta:
         if not isinstance(atom, Split):
             return meta
         axis, shape = atom.axis, meta.shape
-        length = cuts(shape[axis], parts)[place][1]
+        length = cuts(shape[axis], parts)[part][1]
         return Meta.of((*shape[:axis], length, *shape[axis + 1 :]), meta.dtype)
 
     inputs, outputs = zip(call.metas, signature.inputs, strict=True), zip(call.outputs, signature.outputs, strict=True)
     metas = tuple([share(meta, atom) if isinstance(meta, Meta) else meta for meta, atom in inputs])
     results = tuple([None if meta is None else share(meta, atom) for meta, atom in outputs])
     piece = OpCall(metas, call.attributes, results)
-    return piece if signature.localise is None else piece._replace(attributes=signature.localise(call, piece, place))
+    return piece if signature.localise is None else piece._replace(attributes=signature.localise(call, piece, part))

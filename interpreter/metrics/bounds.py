@@ -23,7 +23,7 @@ class Bounds(NamedTuple):
 
 def labels_of_ops(ops: Sequence[str], most: int) -> dict[str, str]:
     """The label of each op."""
-    return {op: op if place < most else OTHER for place, op in enumerate(ops)}
+    return {op: op if position < most else OTHER for position, op in enumerate(ops)}
 
 
 def labels_of_sessions(

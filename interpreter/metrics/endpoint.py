@@ -40,7 +40,7 @@ class Endpoint(NamedTuple):
         try:
             found = parse(f"tcp://{text}")
         except MetadataError:
-            raise MetadataError(f"{text!r} is not a place for metrics: write {FORMS}") from None
+            raise MetadataError(f"{text!r} is not an address for metrics: write {FORMS}") from None
         host = "" if found.host == ANY else str(resolve(found.host))
         shown = f"[{host}]" if ":" in host else host or ANY
         return cls(text, host=host, port=found.port, local=is_loopback(f"tcp://{shown}:{found.port}"))

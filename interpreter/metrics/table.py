@@ -43,13 +43,13 @@ def evictions(value: str) -> Read:
     return read
 
 
-def streams(place: int) -> Read:
+def streams(column: int) -> Read:
     """A sample for each stream."""
 
     def read(figures: Figures) -> Iterator[Sample]:
         for name, device in figures.machine["devices"].items():
             for stream, row in device["streams"].items():
-                yield (name, stream), row[place]
+                yield (name, stream), row[column]
 
     return read
 
@@ -114,9 +114,9 @@ def labels_of(figures: Figures) -> dict[str, str]:
     return labels_of_ops([row[0] for row in figures.machine["tally"]["done"]], figures.bounds.ops)
 
 
-def kernels(place: int) -> Read:
+def kernels(column: int) -> Read:
     """The contents of the directory of compiled kernels, if it is readable."""
-    return lambda figures: [] if figures.kernels is None else [((), figures.kernels[place])]
+    return lambda figures: [] if figures.kernels is None else [((), figures.kernels[column])]
 
 
 def warm(figures: Figures) -> Iterator[Sample]:

@@ -16,7 +16,7 @@ from ..schema.opdef import ArrayModule, Arrays, Attributes
 from ..schema.promotion import accepts_promoted, broadcast_shapes, promote
 from ..types.meta import Meta, Metas, OperandMeta, Shape
 from .positions import last_of_equals
-from .selection import advanced_shape, axes_behind, metas_of, places_of, room_of
+from .selection import advanced_shape, axes_behind, metas_of, positions_of, room_of
 
 
 def check_fits(value: OperandMeta, selected: Shape) -> None:
@@ -76,14 +76,14 @@ def last_written(xp: ArrayModule, shape: Shape, index: Index, selectors: Arrays,
     behind = axes_behind(index, shape, metas)
     if not needs_order(getattr(value, "ndim", 0), getattr(value, "size", 1), behind, metas):
         return value
-    places = places_of(xp, index, shape, selectors)
-    if places.size < 2:
+    positions = positions_of(xp, index, shape, selectors)
+    if positions.size < 2:
         return value
-    flat = places.reshape(-1)
+    flat = positions.reshape(-1)
     last = last_of_equals(xp, flat, room_of(index, shape, metas))
-    before = value.shape[: max(value.ndim - places.ndim - behind, 0)]
+    before = value.shape[: max(value.ndim - positions.ndim - behind, 0)]
     after = value.shape[value.ndim - behind :]
-    spread = xp.broadcast_to(value, (*before, *places.shape, *after))
+    spread = xp.broadcast_to(value, (*before, *positions.shape, *after))
     sizes = math.prod(before), flat.size, math.prod(after)
     return spread.reshape(sizes)[:, last].reshape(spread.shape)
 

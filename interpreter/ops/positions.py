@@ -108,13 +108,13 @@ def last_of_equals(xp: ArrayModule, positions: Array, room: int) -> Array:
     a table would be far larger than the positions, they are sorted, which waits for the device.
     """
     count = positions.size
-    places = xp.arange(count, dtype=np.int32)
+    indices = xp.arange(count, dtype=np.int32)
     if has_table(room, count):
         table = xp.zeros(room, np.int32)
-        xp.maximum.at(table, positions, places)
+        xp.maximum.at(table, positions, indices)
         return table[positions]
     if count <= PAIRED:
-        return xp.max(xp.where(positions[:, None] == positions, places, 0), axis=1)
+        return xp.max(xp.where(positions[:, None] == positions, indices, 0), axis=1)
     order = xp.argsort(positions, kind="stable")
     return order[xp.searchsorted(positions[order], positions, side="right") - 1]
 

@@ -157,13 +157,13 @@ def neighbours(xp: ArrayModule, q: Array, count: int, method: str) -> tuple[Arra
     positions are in bounds.
     """
     q = q.astype(np.int64) if q.dtype.kind in "iu" else q
-    place = partial(_in_bounds, xp, last=count - 1)
+    in_bounds = partial(_in_bounds, xp, last=count - 1)
     if method in _ROUNDED:
-        return place(getattr(xp, _ROUNDED[method])((count - 1) * q)), None, None
+        return in_bounds(getattr(xp, _ROUNDED[method])((count - 1) * q)), None, None
     if method in _STEPS:
-        return place(_step(xp, count * q - 1, method)), None, None
+        return in_bounds(_step(xp, count * q - 1, method)), None, None
     if method == "linear" and q.dtype.kind in "iu":
-        return place((count - 1) * q), None, None
+        return in_bounds((count - 1) * q), None, None
     at = _position(xp, q, count, method)
     floor = xp.floor(at)
     weight = at - floor
@@ -171,7 +171,7 @@ def neighbours(xp: ArrayModule, q: Array, count: int, method: str) -> tuple[Arra
         weight = xp.where(weight == 0, 0.5, 1.0).astype(at.dtype)
     elif method == "midpoint":
         weight = xp.where(weight == 0, 0.0, 0.5).astype(at.dtype)
-    return place(floor), place(floor + 1), weight
+    return in_bounds(floor), in_bounds(floor + 1), weight
 
 
 def _step(xp: ArrayModule, at: Array, method: str) -> Array:

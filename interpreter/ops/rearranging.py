@@ -55,8 +55,8 @@ def _shifts(shape: Shape, attributes: Attributes) -> dict[int, int]:
         raise ValueError(f"the numbers of shifts and axes differ: {len(shifts)} and {len(axes)}")
     total: dict[int, int] = {}
     for each, distance in zip(axes, shifts, strict=True):
-        place = normal_axis(each, len(shape))
-        total[place] = (total.get(place, 0) + distance) % max(shape[place], 1)
+        position = normal_axis(each, len(shape))
+        total[position] = (total.get(position, 0) + distance) % max(shape[position], 1)
     return total
 
 

@@ -127,7 +127,7 @@ def infer_var(metas: Metas, attributes: Attributes) -> OutputMetas:
     return infer_mean((real,), attributes)
 
 
-def with_whole_count(whole: OpCall, piece: OpCall, _place: int) -> Attributes:
+def with_whole_count(whole: OpCall, piece: OpCall, _part: int) -> Attributes:
     """The attributes on one device: `count` is the number of elements of the whole, by which each device divides."""
     x, count = tensor_meta(whole.metas), whole.attributes["count"]
     known = _reduced_count(x.shape, _axes_of(x, whole.attributes)) if count is None else count

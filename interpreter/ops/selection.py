@@ -47,8 +47,8 @@ def metas_of(selectors: Arrays) -> list[Meta]:
 
 def _together(index: Index) -> bool:
     """Whether the tensors and ints are adjacent. In NumPy, "..." separates them even if it stands for no axis."""
-    places = [place for place, entry in enumerate(index) if _chooses(entry)]
-    return places[-1] - places[0] == len(places) - 1
+    positions = [position for position, entry in enumerate(index) if _chooses(entry)]
+    return positions[-1] - positions[0] == len(positions) - 1
 
 
 def _chooses(entry: Entry) -> bool:
@@ -110,21 +110,21 @@ def room_of(index: Index, shape: Shape, selectors: Sequence[Meta]) -> int:
 def axes_behind(index: Index, shape: Shape, selectors: Sequence[Meta]) -> int:
     """The number of axes of the selection that follow the axes of the tensors and ints."""
     entries = [entry for entry, *_ in _consumed(index, shape, selectors)]
-    first = next(place for place, entry in enumerate(entries) if _chooses(entry)) if _together(index) else 0
+    first = next(position for position, entry in enumerate(entries) if _chooses(entry)) if _together(index) else 0
     return sum(not _chooses(entry) for entry in entries[first:])
 
 
-def places_of(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays) -> Array:
+def positions_of(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays) -> Array:
     """The position of each selected element along the axes that tensors index, as one number."""
-    places: Any = 0
+    positions: Any = 0
     rest = iter(selectors)
     for _, axes, meta in _consumed(index, shape, metas_of(selectors)):
         if meta is None:
             continue
         selector, size = next(rest), math.prod(axes)
         at = xp.flatnonzero(selector) if meta.dtype.kind == "b" else selector.astype(np.int64)
-        places = places * size + xp.where(at < 0, at + size, at)
-    return places
+        positions = positions * size + xp.where(at < 0, at + size, at)
+    return positions
 
 
 def safe_selectors(xp: ArrayModule, x: Array, index: Index, selectors: Arrays, *, write: bool = False) -> Arrays:

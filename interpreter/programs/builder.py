@@ -227,13 +227,13 @@ class Builder:
         """Add a print of texts and values: None in `parts` stands for the next value."""
         texts = [part for part in (*parts, sep) if part is not None]
         if sep is None or not all(type(text) is str for text in texts):
-            raise ProtocolError("a print has texts, and places of values")
+            raise ProtocolError("a print has texts, and None for each value")
         if len(parts) > PARTS or sum(map(len, texts)) > TEXT:
             raise QuotaError(f"a print in a program has at most {PARTS} parts, and {TEXT} characters")
         if any(map(SURROGATE.search, texts)):
             raise MetadataError("print: a text holds half a surrogate pair, which UTF-8 does not have", op=PRINT)
         if sum(part is None for part in parts) != len(values):
-            raise ProtocolError(f"a print with {len(values)} values has as many places for them")
+            raise ProtocolError(f"a print of {len(values)} values has None in as many parts")
         check_slot(chain, "chain")
         attributes = (("chain", chain), ("parts", tuple(parts)), ("sep", sep))
         self._effect(PRINT, values, attributes, location)
@@ -341,8 +341,8 @@ class Builder:
         size.operands += len(step.operands)
         self.steps.append(step)
         new = len(outputs) - len(targets)
-        for place in range(new):
-            self._new_value(outputs[place], step.device if homes is None else homes[place])
+        for n in range(new):
+            self._new_value(outputs[n], step.device if homes is None else homes[n])
         for meta, target in zip(outputs[new:], targets, strict=True):
             self._new_value(meta, self.homes[target], target)
         return range(step.first, len(self.metas))
@@ -360,16 +360,16 @@ class Builder:
         if len({self.variables[value] for value in results}) < len(results):
             raise ProtocolError("a program returns one tensor twice: return a copy (to_device)")
         order = [*sources, *[value for value in range(len(self.metas)) if value not in outside]]
-        place = {value: n for n, value in enumerate(order)}
+        renumbering = {value: n for n, value in enumerate(order)}
         return Program(
             numbers=tuple(self.numbers),
             parameters=tuple(self.parameters),
             captured=tuple(self.captures),
-            steps=tuple(renumbered(self.steps, place)),
-            results=tuple(place[value] for value in results),
+            steps=tuple(renumbered(self.steps, renumbering)),
+            results=tuple(renumbering[value] for value in results),
             metas=tuple(self.metas[value] for value in order),
             homes=tuple(self.homes[value] for value in order),
-            variables=tuple(place[self.variables[value]] for value in order),
+            variables=tuple(renumbering[self.variables[value]] for value in order),
         )
 
     # -- checks --------------------------------------------------------------------------------------------------------
@@ -405,12 +405,12 @@ class Builder:
         return value
 
 
-def renumbered(steps: Sequence[Step], place: Mapping[int, int]) -> Iterator[Step]:
+def renumbered(steps: Sequence[Step], renumbering: Mapping[int, int]) -> Iterator[Step]:
     """The steps with renumbered values; results come last, in order."""
-    first = len(place) - sum(len(step.results) for step in steps)
+    first = len(renumbering) - sum(len(step.results) for step in steps)
     for step in steps:
-        operands = tuple([operand if operand < 0 else place[operand] for operand in step.operands])
-        into = None if step.into is None else tuple([place[value] for value in step.into])
+        operands = tuple([operand if operand < 0 else renumbering[operand] for operand in step.operands])
+        into = None if step.into is None else tuple([renumbering[value] for value in step.into])
         yield step._replace(operands=operands, into=into, first=first)
         first += len(step.results)
 

@@ -100,7 +100,7 @@ def written_values(op: str, given: Sequence[BlockOperands], blocks: Sequence[Pro
     found: dict[int, None] = {}
     for (values, _), block in zip(given, blocks, strict=True):
         own = len(block.parameters) if FORMS[op].loops else 0
-        found.update((values[place], None) for place in block.written if place >= own)
+        found.update((values[n], None) for n in block.written if n >= own)
     return list(found)
 
 

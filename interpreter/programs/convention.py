@@ -31,7 +31,7 @@ RESULT: Final = "result"
 NUMBER: Final = "number"
 FIXED: Final = "fixed"
 GLOBAL: Final = "global"
-PLACES: Final = frozenset((PARAMETER, CAPTURED, RESULT, NUMBER))
+SLOTS: Final = frozenset((PARAMETER, CAPTURED, RESULT, NUMBER))
 LABELLED: Final = frozenset(("named", "fields"))  # containers whose members have identifiers as names
 KINDS: Final = frozenset(("dict", "list", "tuple", "slice", GLOBAL)) | LABELLED
 
@@ -113,7 +113,7 @@ def leaves(wire: Any) -> Iterator[Any]:
 
 
 def encode(convention: CallingConvention) -> tuple[Any, ...]:
-    """The wire form of a convention. MetadataTypeError, which names the place, for values that cannot be sent."""
+    """The wire form of a convention. MetadataTypeError, which names the argument, for values that cannot be sent."""
     arguments = [
         (tuple(name for name, _ in given), tuple(encode_node(node, f"the argument {name}", 0) for name, node in given))
         for given in (convention.positional, convention.keywords)
@@ -166,7 +166,7 @@ def decode(wire: Any, program: Program) -> CallingConvention:
 
 
 class Decoder:
-    """Decodes one convention, and notes the parameters and numbers for which it has a place."""
+    """Decodes one convention, and notes the parameters and numbers for which it has a slot."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -201,8 +201,8 @@ class Decoder:
         if self._nodes > NODES or depth > DEEPEST:
             raise ValueError("it is too large, or too deep")
         what = text(wire[0])
-        if what in PLACES:
-            return self._place(*wire)
+        if what in SLOTS:
+            return self._slot(*wire)
         if what == FIXED:
             _, value, _ = wire
             if type(value) not in PLAIN:
@@ -210,7 +210,7 @@ class Decoder:
             return Fixed(value)
         return self._nested(*wire, depth=depth)
 
-    def _place(self, what: str, index: Any, value: Any) -> ArgumentSlot:
+    def _slot(self, what: str, index: Any, value: Any) -> ArgumentSlot:
         if type(index) is not int or not 0 <= index < self._bounds.get(what, 0):
             raise ValueError(f"the program has no {what} {shown(index)}")
         if value is not None and (what != NUMBER or type(value) not in SCALAR_TYPES.values()):

@@ -92,9 +92,9 @@ def finding_fusions(
     if sum(key is not None for key in keys) < 2:
         return
     search = _Search(program)
-    for place, (step, key) in enumerate(zip(program.steps, keys, strict=True)):
-        search.take(place, step, key)
-        if place % SLICE == SLICE - 1:
+    for position, (step, key) in enumerate(zip(program.steps, keys, strict=True)):
+        search.take(position, step, key)
+        if position % SLICE == SLICE - 1:
             yield []
     search.close(list(search.open))
     uses = _Uses(program)
@@ -185,11 +185,11 @@ class _Search:
         self.readers: dict[int, list[_Open]] = {}  # value -> the fusions that read it from outside
         self.open: dict[_Open, None] = {}  # the one with the latest step is last
 
-    def take(self, place: int, step: Step, key: _Key | None) -> None:
+    def take(self, position: int, step: Step, key: _Key | None) -> None:
         """Handle the next step: it joins fusions with common values, or closes those whose values it touches."""
-        self.close([fusion for fusion in self.open if fusion.steps[-1] < place - REACH])
+        self.close([fusion for fusion in self.open if fusion.steps[-1] < position - REACH])
         touched = self.touched(step)
-        alone = None if key is None else self.of_one(place, step, key)
+        alone = None if key is None else self.of_one(position, step, key)
         if alone is None or not alone.is_sound():
             self.close(touched)
             return
@@ -222,12 +222,12 @@ class _Search:
         meta = self.program.metas[value] if value >= 0 else None
         return meta is not None and any(meta.shape == form.shape for form in fusion.forms)
 
-    def of_one(self, place: int, step: Step, key: _Key) -> _Open:
+    def of_one(self, position: int, step: Step, key: _Key) -> _Open:
         """A fusion of only this step."""
         device, form = key
         fusion = _Open(device)
         fusion.forms.add(form)
-        fusion.steps.append(place)
+        fusion.steps.append(position)
         fusion.made.update(made_by(step))
         if form.rows < len(form.shape) and self.ndim(step.first) < len(form.shape):
             fusion.dropped.add(step.first)
@@ -260,19 +260,19 @@ class _Search:
 
 
 class _Uses:
-    """Uses of values. `places`: the steps that read or overwrite each; `after`: the values that outlive a run."""
+    """Uses of values. `positions`: the steps that read or overwrite each; `after`: the values that outlive a run."""
 
     def __init__(self, program: Program) -> None:
         newest = newest_values(program)
         self.after = {*program.results, *(newest[variable] for variable in range(program.inputs))}
-        self.places: dict[int, list[int]] = {}
-        for place, step in enumerate(program.steps):
+        self.positions: dict[int, list[int]] = {}
+        for position, step in enumerate(program.steps):
             for value in (*step.operands, *(step.into or ())):
-                self.places.setdefault(value, []).append(place)
+                self.positions.setdefault(value, []).append(position)
 
     def outside(self, value: int, steps: frozenset[int]) -> bool:
         """Return whether the value is needed outside of these steps."""
-        return value in self.after or not steps.issuperset(self.places.get(value, ()))
+        return value in self.after or not steps.issuperset(self.positions.get(value, ()))
 
 
 def described(program: Program, fusion: _Open, uses: _Uses) -> Fusion:
@@ -281,11 +281,11 @@ def described(program: Program, fusion: _Open, uses: _Uses) -> Fusion:
     if form is None:
         raise AssertionError("a fusion has a form")
     inside = frozenset(steps)
-    made = [value for place in steps for value in made_by(program.steps[place])]
-    read = dict.fromkeys(operand for place in steps for operand in program.steps[place].operands)
+    made = [value for position in steps for value in made_by(program.steps[position])]
+    read = dict.fromkeys(operand for position in steps for operand in program.steps[position].operands)
     inputs = tuple(operand for operand in read if operand not in set(made))
     outputs = tuple(value for value in made if uses.outside(value, inside))
-    places = {program.variables[value]: place for place, value in enumerate(inputs) if value >= 0}
+    positions = {program.variables[value]: position for position, value in enumerate(inputs) if value >= 0}
     return Fusion(
         steps=tuple(steps),
         device=fusion.device,
@@ -294,5 +294,5 @@ def described(program: Program, fusion: _Open, uses: _Uses) -> Fusion:
         inputs=inputs,
         outputs=outputs,
         virtual=tuple(value for value in made if value not in outputs),
-        over=tuple(places.get(program.variables[value], -1) for value in outputs),
+        over=tuple(positions.get(program.variables[value], -1) for value in outputs),
     )

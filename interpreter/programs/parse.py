@@ -32,21 +32,21 @@ def parse(text: str) -> Program:
         raise QuotaError(f"the text of a program has at most {SIZE} characters and {LINES} lines")
     reader = ProgramParser()
     for number, line in enumerate(text.split("\n"), 1):
-        reader.place = (number, line)
+        reader.numbered_line = (number, line)
         try:
             reader.read(line.removesuffix("\r"))
         except TensordError as error:
-            at, wrong = reader.place
-            place = f"line {at}: {error.message}\n    {printable(wrong[:SHOWN])}"
-            raise type(error)(place, op=error.op) from None
+            at, wrong = reader.numbered_line
+            message = f"line {at}: {error.message}\n    {printable(wrong[:SHOWN])}"
+            raise type(error)(message, op=error.op) from None
     return reader.finish()
 
 
 class OpenConstruct:
-    """A step with blocks that is being read. `place`: its line; `said`: its results, as written in the line."""
+    """A step with blocks that is being read. `numbered_line`: its line; `said`: its results, as written in the line."""
 
-    def __init__(self, line: TokenLine, place: tuple[int, str], said: Sequence[Meta | None]) -> None:
-        self.place = place
+    def __init__(self, line: TokenLine, numbered_line: tuple[int, str], said: Sequence[Meta | None]) -> None:
+        self.numbered_line = numbered_line
         self.said = said
         self.op = line.advance()
         self.operands = line.several(line.operand) if line.kind in ("value", "slot") else []
@@ -57,10 +57,10 @@ class OpenConstruct:
 
 
 class ProgramParser:
-    """Reads one line after the other. `place`: number and text of a wrong line."""
+    """Reads one line after the other. `numbered_line`: number and text of a wrong line."""
 
     def __init__(self) -> None:
-        self.place = (0, "")
+        self.numbered_line = (0, "")
         self._program: Program | None = None
         self._builder = Builder()  # of the program, or of the block that is being read
         self._around: list[Builder] = []  # those of the surrounding programs, outermost first
@@ -172,15 +172,15 @@ class ProgramParser:
     def _step(self, line: TokenLine) -> None:
         results = line.results()
         first = len(self._builder.metas)
-        for place, (value, _) in enumerate(results, first):
-            in_order(f"%{value}", f"%{place}")
+        for number, (value, _) in enumerate(results, first):
+            in_order(f"%{value}", f"%{number}")
         if results:
             line.need("=")
         if line.kind != "word":
             line.complain("an op")
         op, said = line.text, [meta for _, meta in results]
         if op in CONSTRUCTS:
-            self._constructs.append(OpenConstruct(line, self.place, said))
+            self._constructs.append(OpenConstruct(line, self.numbered_line, said))
             return
         self._steps.get(op, self._op)(line)
         self._compare(op, first, said)
@@ -248,7 +248,7 @@ class ProgramParser:
             raise ProtocolError("there is no step with blocks to end here; a block ends with its return")
         line.finish()
         construct, builder = self._constructs.pop(), self._builder
-        self.place = construct.place
+        self.numbered_line = construct.numbered_line
         first = len(builder.metas)
         builder.construct(construct.op, construct.operands, construct.blocks, construct.attributes, construct.location)
         written = builder.steps[-1].into

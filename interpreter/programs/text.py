@@ -101,7 +101,7 @@ def step_line(step: Step, column: int = COLUMN) -> str:
 
 
 def shown_operands(step: Step) -> Iterator[str]:
-    """Values and numbers; for a print also its texts, in their places; for a construct the operands of all blocks."""
+    """Values and numbers; for a print also its texts, in order; for a construct the operands of all blocks."""
     operands: Sequence[int] = step.operands
     if step.blocks:
         head, arguments, _ = layout(step)

@@ -25,7 +25,7 @@ HEADER: Final = _CHUNK.size
 
 
 class Chunk(NamedTuple):
-    """The place of a chunk: the offset of its header, and the length of its entry."""
+    """A chunk: the offset of its header, and the length of its entry."""
 
     offset: int
     length: int

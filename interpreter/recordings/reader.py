@@ -1,7 +1,7 @@
 """Reads a recording entry by entry. Its contents are checked before they are used, and no memory is allocated
 unchecked.
 
-The first pass, `Reader(path)`, goes from chunk to chunk and keeps the places of values and the answers, not the
+The first pass, `Reader(path)`, goes from chunk to chunk and keeps the offsets of values and the answers, not the
 entries: so a recording may be larger than memory.
 """
 
@@ -24,7 +24,7 @@ _KIND_AT = 1  # of an entry: after the length of its array, which is one byte
 
 
 class Where(NamedTuple):
-    """The places of a value's pieces, and its meta."""
+    """A value's pieces, and its meta."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -80,7 +80,7 @@ class RecordingReader:
                 yield self._checked(lambda chunk=chunk: decode_entry(read_chunk(self._file, chunk)))
 
     def _chunks(self) -> Iterator[tuple[Chunk, int]]:
-        """The chunks and the kinds of their entries, up to the end, or to the place where the file was cut."""
+        """The chunks and the kinds of their entries, up to the end, or to the offset at which the file was cut."""
         position = self._start
         while position < self._size:
             self._file.seek(position)

@@ -391,8 +391,8 @@ def module_of(op: OpDef) -> str:
 def register(op: OpDef) -> OpDef:
     """Add an op to the registry. ValueError if the name is already defined."""
     if op.name in REGISTRY:
-        places = " and in ".join(map(module_of, (REGISTRY[op.name], op)))
-        raise ValueError(f"op {op.name!r} is defined twice: in {places}")
+        modules = " and in ".join(map(module_of, (REGISTRY[op.name], op)))
+        raise ValueError(f"op {op.name!r} is defined twice: in {modules}")
     REGISTRY[op.name] = op
     return op
 

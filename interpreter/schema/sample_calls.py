@@ -174,13 +174,13 @@ def samples(op: OpDef, wish: Wish) -> list[SampleCall]:
 
 def dtypes_of(op: OpDef) -> list[str]:
     """The dtypes that an operand of the op may have; none for an op without tensors."""
-    accepted = [accepted_at(op, place) for place in range(op.least_operands())]
+    accepted = [accepted_at(op, position) for position in range(op.least_operands())]
     return [name for name in DTYPES if any(name in one for one in accepted)]
 
 
-def accepted_at(op: OpDef, place: int) -> DTypes:
+def accepted_at(op: OpDef, position: int) -> DTypes:
     """The dtypes that the operand at that position may have; none for a Python number."""
-    return op.dtypes[min(place, len(op.dtypes) - 1)]
+    return op.dtypes[min(position, len(op.dtypes) - 1)]
 
 
 def calls_with(op: OpDef, dtype: str, wish: Wish) -> Iterator[SampleCall]:
@@ -215,13 +215,13 @@ def with_numbers(op: OpDef, sample: SampleCall) -> Iterator[SampleCall]:
 def operands_of(op: OpDef, dtype: str, shapes: Shapes) -> tuple[Any, ...]:
     """The metas of as few operands as the op takes, with the given dtype where the op allows it."""
     found: list[Any] = []
-    for place in range(op.least_operands()):
-        accepted = accepted_at(op, place)
+    for position in range(op.least_operands()):
+        accepted = accepted_at(op, position)
         if not accepted:
             found.append(NUMBER)
             continue
         chosen = dtype if dtype in accepted else next(name for name in ("int64", *DTYPES) if name in accepted)
-        found.append(Meta.of(shapes[min(place, len(shapes) - 1)], DTYPES[chosen]))
+        found.append(Meta.of(shapes[min(position, len(shapes) - 1)], DTYPES[chosen]))
     return tuple(found)
 
 

@@ -119,7 +119,7 @@ def is_ids(value: Any) -> bool:
 
 
 def is_naturals(value: Any) -> bool:
-    """A list of counts, or of places in a file."""
+    """A list of counts, or of offsets and sizes in a file."""
     return type(value) in SEQUENCES and all(map(is_natural, value))
 
 

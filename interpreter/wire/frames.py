@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from .. import errors
 from ..errors import TensordError, text_of
@@ -23,8 +23,6 @@ INLINE_ARRAY = 1 << 12  # bytes of an array up to which it is sent in the header
 MAPPED_ARRAY = 1 << 16  # bytes of an array from which it goes through shared memory, if both ends can
 
 CAUSE = 1000  # characters of the text of an error's cause
-
-Place: TypeAlias = bytes | int | Sequence[int]
 
 
 class FrameKind(IntEnum):

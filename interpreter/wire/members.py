@@ -22,7 +22,7 @@ TEXT: Final = 255  # characters of any text of an entry
 TOKEN: Final = (32, 128)  # characters of the cluster's secret
 PORTS: Final = 0xFFFF
 
-_PLACE: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
+_HOST_AND_PORTS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 _FINGERPRINT: Final = re.compile(r"(?:[0-9a-f]{64})?")
 _KEY: Final = re.compile(r"(?:[\x21-\x7e]{40})?")
 _DEVICE: Final = re.compile(r"[^/]+/[a-z]+:\d{1,3}", re.ASCII)
@@ -38,7 +38,7 @@ class PortRange(NamedTuple):
     @classmethod
     def of(cls, text: str) -> PortRange:
         """From "host:7701", "host:7701-7800", or "[::1]:0" for any free port; ValueError for anything else."""
-        found = _PLACE.fullmatch(text)
+        found = _HOST_AND_PORTS.fullmatch(text)
         low = int(found[2]) if found else 0
         high = int(found[3] or low) if found else 0
         if found is None or not low <= high <= PORTS or (not low and high):
@@ -117,7 +117,7 @@ def _is_address(value: object) -> bool:
         return False
 
 
-def _is_place(value: object) -> bool:
+def _is_host_and_port(value: object) -> bool:
     if type(value) is not str or len(value) > TEXT:
         return False
     try:
@@ -135,7 +135,7 @@ def _is_devices(value: object) -> bool:
 _CHECKS: Final = {
     "address": (_is_address, 'the address of a daemon, such as "tcp://10.0.0.5:7700"'),
     "key": (lambda value: type(value) is str and bool(_KEY.fullmatch(value)), "a CURVE key of 40 characters, or none"),
-    "values": (_is_place, 'a host and a port, such as "10.0.0.5:7701", or ""'),
+    "values": (_is_host_and_port, 'a host and a port, such as "10.0.0.5:7701", or ""'),
     "fingerprint": (
         lambda value: type(value) is str and bool(_FINGERPRINT.fullmatch(value)),
         "64 digits of a SHA-256, or none",

@@ -286,7 +286,7 @@ def with_payload(upload: Message, payload: Any) -> list[Any]:
     return array
 
 
-_RELEASED: Final = Call._fields.index("released") + 1  # its place in the array of a CALL
+_RELEASED: Final = Call._fields.index("released") + 1  # its position in the array of a CALL
 
 
 def mark_released(call: list[Any], operands: int) -> None:

@@ -170,7 +170,7 @@ def segment_of(array: Any) -> MemorySegment | None:
     return array
 
 
-def place_of(array: NDArray[Any]) -> tuple[MemorySegment, int] | None:
+def offset_in_segment(array: NDArray[Any]) -> tuple[MemorySegment, int] | None:
     """The segment in which an array lies, and the offset of its first element; None if it lies elsewhere."""
     segment = segment_of(array)
     if segment is None:

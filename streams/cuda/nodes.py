@@ -1,9 +1,9 @@
 """The nodes of a CUDA graph whose arguments change between launches of the graph.
 
 A kernel of our own is one node, which takes any arguments. A library's launch is baked into the graph with its
-addresses. So an argument that moves has a fixed place in the graph's memory: a copy node before the library's call
+addresses. So an argument that moves has a fixed address in the graph's memory: a copy node before the library's call
 brings the argument there, another behind the call takes the result away, and only these two nodes are patched. The
-fixed place has the alignment of the argument, since libraries choose kernels by alignment.
+fixed address has the alignment of the argument, since libraries choose kernels by alignment.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class OwnNode:
 
 
 class CopiedArgument:
-    """An argument at its fixed place. `before`, `behind`: the copy nodes to that place and from it; 0 for none."""
+    """An argument at its fixed address. `before`, `behind`: the copy nodes to that address and from it; 0 for none."""
 
     def __init__(self, fixed: Any, argument: Any, context: Any) -> None:
         self.fixed = fixed

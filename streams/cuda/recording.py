@@ -14,7 +14,7 @@ from .own_kernel import OwnKernel
 
 
 class GraphMemory:
-    """The memory of one graph: temporaries of its kernels, and fixed places for arguments whose address changes from
+    """The memory of one graph: temporaries of its kernels, and fixed addresses for arguments whose address changes from
     launch to launch.
 
     `take` allocates a block of the device's memory. Temporaries are reused within the graph, whose kernels run one

@@ -68,11 +68,11 @@ class SpillFile:
         Called on the driving thread.
         """
         self._make_way(nbytes)
-        place = place_for(nbytes)
-        old = self._holes.free.get(place)
+        extent = extent_for(nbytes)
+        old = self._holes.free.get(extent)
         offset = old.pop() if old else self.end
         if offset == self.end:
-            self.end += place
+            self.end += extent
         if self._thread is None:
             self._start()
         code = _allocate(self.fd, GROW, offset, nbytes)
@@ -126,10 +126,10 @@ class SpillFile:
 
 
 class Holes:
-    """Makes holes in place of dropped blocks, on a thread of its own or on the driving thread. The space is then
+    """Punches holes in place of dropped blocks, on a thread of its own or on the driving thread. The space is then
     reusable.
 
-    `free`: size -> offsets of free places of that size. `made`: the bytes of holes that the file has not counted yet.
+    `free`: size -> offsets of free extents of that size. `made`: the bytes of holes that the file has not counted yet.
     Both, and the queue of dropped blocks, change without a lock, because the garbage collector may run in a thread that
     holds one: each change is atomic in the interpreter. The lock is held while a hole is made.
     """
@@ -169,14 +169,14 @@ class Holes:
             return True
 
     def make(self, nbytes: int, offset: int) -> None:
-        """Give the disk space back, and free the place for another block."""
+        """Give the disk space back, and free the extent for another block."""
         _allocate(self._fd, KEEP_SIZE | PUNCH_HOLE, offset, nbytes)
-        self.free.setdefault(place_for(nbytes), []).append(offset)
+        self.free.setdefault(extent_for(nbytes), []).append(offset)
 
 
-def place_for(nbytes: int) -> int:
-    """The size of the place that holds a block in the file. There are few sizes, so that places are reused for blocks
-    of many sizes; the part of a place beyond its block is a hole, and takes no space."""
+def extent_for(nbytes: int) -> int:
+    """The size of the extent that holds a block in the file. There are few sizes, so that extents are reused for blocks
+    of many sizes; the part of an extent beyond its block is a hole, and takes no space."""
     return size_class(max(nbytes, PAGE))
 
 

@@ -2,5 +2,5 @@
 
 - `launch_stream`: such a stream, and how its threads work together
 - `launcher`: the thread that launches for all streams of one device
-- `stream_fences`: places in the order of a stream, behind bursts of tasks
+- `stream_fences`: positions in the order of a stream, behind bursts of tasks
 """

@@ -208,7 +208,7 @@ class Launcher:
         self._inbox.put(None)
 
     def launch_fence(self, stream: LaunchStream, burst: Burst, task: Task) -> None:
-        """Launch a task on the driving thread, and mark its place behind everything that this thread has launched
+        """Launch a task on the driving thread, and mark its position behind everything that this thread has launched
         there."""
         before = self.owner.enter()
         try:
@@ -278,7 +278,7 @@ class Launcher:
         event = self.events.take()
         event.record(stream.raw)
         sources = fences_of(burst.tasks)
-        if burst.finish and sources:  # two copies to one place: the later one must win
+        if burst.finish and sources:  # two copies to one destination: the later one must win
             burst.finish.insert(0, partial(settle, sources))
         before = () if stream.last is None else (stream.last,)
         stream.last = fence = StreamFence(self.owner, self.events, event, chain(before, sources), burst.finish)

@@ -1,4 +1,4 @@
-"""Fences: places in the order of a stream, behind bursts of tasks.
+"""Fences: positions in the order of a stream, behind bursts of tasks.
 
 Other streams, and the host, wait for fences. A fence holds an event, and the work of the host once the event has passed
 (copying staged bytes to their destination): a host that reads after a fence waits for this work, too.
@@ -52,7 +52,7 @@ class Events:
 
 
 class StreamFence:
-    """A place in a stream's order. `event` has been recorded there; `time` is 0 until the host knows that it passed.
+    """A position in a stream's order. `event` has been recorded there; `time` is 0 until the host knows that it passed.
 
     `after`: fences that have passed when this one has; empty once `time` is known. `finish`: the host's part. `sound`:
     the fence's own device had no error when the fence passed; a later fence of another device does not prove that.

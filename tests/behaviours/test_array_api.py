@@ -135,14 +135,14 @@ def test_views_move_nothing_and_are_no_instructions(sim_session, device, name):
     values = np.arange(24.0).reshape(2, 3, 4)
     x = s.asarray(values, device=device)
     s.sync()
-    before, memory, place = moved(s), allocated(s, device), address(s, x, device)
+    before, memory, pointer = moved(s), allocated(s, device), address(s, x, device)
     view = VIEWS[name](xp, x)
     s.sync()
     assert records(s, opcode="LocalCallOpKernel") == []
     assert records(s, opcode="Copy") == []
     assert moved_since(s, before) == {}
     assert allocated(s, device) == memory
-    assert address(s, view, device) == place
+    assert address(s, view, device) == pointer
     expected = view.numpy()
     x *= 0
     np.testing.assert_array_equal(view.numpy(), expected)  # values are independent

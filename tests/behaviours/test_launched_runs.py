@@ -140,8 +140,8 @@ def test_inner_values_on_a_gpu_begin_where_a_librarys_kernels_see_no_difference(
     linked = [each for session in sessions for each in session.routines.values() if isinstance(each, SessionProgram)]
     segments = [one for each in linked for one in each.segments.values()]
     inside = [each for one in segments for each in one.recipe.buffer_slices.values() if each.slot == ARENA]
-    assert len({place.offset for place in inside}) > 1
-    assert not any(place.offset % 256 for place in inside)
+    assert len({argument.offset for argument in inside}) > 1
+    assert not any(argument.offset % 256 for argument in inside)
 
 
 def test_numbers_of_a_run_are_its_own(sim: Any) -> None:

@@ -59,7 +59,7 @@ def in_a_side_effect(session: Any, drop: Callable[[], None]) -> None:
     session.check_chain()
 
 
-PLACES = [
+DROPS = [
     in_the_sessions_lock,
     in_the_machines_lock,
     in_another_thread,
@@ -69,19 +69,19 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_handle_may_be_dropped_anywhere(session, place):
+@pytest.mark.parametrize("drop_inside", DROPS)
+def test_a_handle_may_be_dropped_anywhere(session, drop_inside):
     """Behaviour 46: no deadlock, and the tensor is released."""
     handles = [session.asarray(ones(4)) for _ in range(3)]
     session.sync()
     assert tensors_of(session) == 3
-    place(session, handles.clear)
+    drop_inside(session, handles.clear)
     assert tensors_of(session) == 0
     assert_sound(session)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_handle_may_be_collected_anywhere(session, place):
+@pytest.mark.parametrize("drop_inside", DROPS)
+def test_a_handle_may_be_collected_anywhere(session, drop_inside):
     """Behaviour 46: the cyclic collector finds it, in whatever thread and lock it happens to run."""
 
     class Holder:
@@ -94,7 +94,7 @@ def test_a_handle_may_be_collected_anywhere(session, place):
     try:
         del holder
         assert tensors_of(session) == 1
-        place(session, gc.collect)
+        drop_inside(session, gc.collect)
     finally:
         gc.enable()
     assert tensors_of(session) == 0

@@ -100,16 +100,16 @@ def test_runs_that_went_op_by_op_are_counted_with_the_reason(cuda: Any) -> None:
 def test_a_write_to_positions_is_a_part_of_a_graph(cuda: Any) -> None:
     """It neither looks at its positions nor sorts them; of several values for one position the last one stays."""
     x, values = put(cuda, np.zeros(SIZE)), put(cuda, np.arange(6.0))
-    places = put(cuda, np.array([3, 1, 3, -1, 1, 3]))
+    indices = put(cuda, np.array([3, 1, 3, -1, 1, 3]))
 
-    def step(x: Any, values: Any, places: Any) -> Any:
+    def step(x: Any, values: Any, indices: Any) -> Any:
         y = x + 1.0
-        y[places] = values * 2.0
+        y[indices] = values * 2.0
         return y - 1.0
 
-    report = report_of(cuda, step, x, values, places, runs=12)
+    report = report_of(cuda, step, x, values, indices, runs=12)
     assert all("nodes" in piece["graph"] for piece in report["pieces"])
-    found = cuda.routine(step)(x, values, places).numpy()
+    found = cuda.routine(step)(x, values, indices).numpy()
     expected = np.zeros(SIZE)
     expected[[3, 1, -1]] = 9.0, 7.0, 5.0
     np.testing.assert_array_equal(found, expected)

@@ -121,7 +121,7 @@ def part_of(draw: Any, whole: Shape, *, missing: bool = True) -> Shape:
 def some(draw: Any, /, **options: Any) -> dict[str, Any]:
     """Keyword arguments, each of which is left out one time in four."""
     chances = draw(st.integers(0, 4 ** len(options) - 1))
-    return {name: draw(each) for place, (name, each) in enumerate(options.items()) if chances >> 2 * place & 3 != 3}
+    return {name: draw(each) for n, (name, each) in enumerate(options.items()) if chances >> 2 * n & 3 != 3}
 
 
 @cache
@@ -139,7 +139,7 @@ def axes_of(draw: Any, ndim: int) -> tuple[int, ...]:
     if draw(rarely):
         chosen = [*chosen, *draw(st.sampled_from([(ndim,), chosen[:1]]))]
     fronts = draw(st.integers(0, 2**ndim - 1))
-    return tuple(axis if fronts >> place & 1 else axis - ndim for place, axis in enumerate(chosen))
+    return tuple(axis if fronts >> position & 1 else axis - ndim for position, axis in enumerate(chosen))
 
 
 @cache

@@ -28,17 +28,17 @@ LONG = "TENSORD_CONFORMANCE_EXAMPLES" in os.environ
 EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "3"))
 DEVICES = ["cpu:0", "sim:0"]
 TABLED = DEVICES if LONG or chosen() else DEVICES[1:]  # where the tables of special cases are gone through
-PLACES = [("cpu:0", "float64"), ("sim:0", "float32")]  # device and dtype
+COMBINATIONS = [("cpu:0", "float64"), ("sim:0", "float32")]  # device and dtype
 if LONG:
-    PLACES += [("cpu:0", "float32"), ("sim:0", "float64")]
-devices = st.sampled_from(DEVICES)
+    COMBINATIONS += [("cpu:0", "float32"), ("sim:0", "float64")]
+devices = st.sampled_from(COMBINATIONS)
 
 
 def in_turn(cases: Iterable[str]) -> list[tuple[str, str, str]]:
     """Every other case, with a device and a dtype; in the long run all cases with each of them."""
     if LONG:
-        return [(case, *place) for case in cases for place in PLACES]
-    return [(case, *PLACES[turn % len(PLACES)]) for turn, case in enumerate(islice(cases, 0, None, 2))]
+        return [(case, *each) for case in cases for each in COMBINATIONS]
+    return [(case, *COMBINATIONS[turn % len(COMBINATIONS)]) for turn, case in enumerate(islice(cases, 0, None, 2))]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -25,7 +25,7 @@ from tensord.interpreter.errors import KernelError
 
 from ..equality import is_all_open, is_on_gpu, may_give_a_value, why_unequal
 from .calls import DEVICE, NUMPY, STRICT, Call, Host, fetched, find, form, host, leaves, make, ours, quietly
-from .rules import Places, Rule, mixing, nothing
+from .rules import Operands, Rule, mixing, nothing
 
 # The classes that users catch. NumPy's AxisError is two of them, its LinAlgError is a ValueError.
 CLASSES = (TypeError, IndexError, OverflowError, ValueError, AttributeError, BufferError)
@@ -69,7 +69,7 @@ class Entry:
 
     calls: st.SearchStrategy[Call]
     operates: Callable[..., Any] | None = None
-    promotes: Places = ()
+    promotes: Operands = ()
     forbids: Rule = nothing
     late: bool = False
     numpy: Callable[..., Any] | str | None = "same"

@@ -113,8 +113,8 @@ class Comparison:
             self._check_values(what, np.asarray(float(found)), np.asarray(expected))
         elif isinstance(expected, list | tuple):
             assert len(found) == len(expected), what
-            for place, (one, other) in enumerate(zip(found, expected, strict=True)):
-                self.check(f"{what}[{place}]", one, other)
+            for position, (one, other) in enumerate(zip(found, expected, strict=True)):
+                self.check(f"{what}[{position}]", one, other)
         else:
             raise TypeError(f"{what}: there is no way to compare {type(expected)}")
 

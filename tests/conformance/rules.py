@@ -13,7 +13,7 @@ import numpy as np
 from .calls import Call, leaves
 
 Rule = Callable[[Call], Exception | None]
-Places = tuple[int | str, ...]
+Operands = tuple[int | str, ...]
 # Kinds that promote together, and those that a Python scalar goes with.
 FAMILIES = {"b": "b", "i": "iu", "u": "iu", "f": "fc", "c": "fc"}
 TAKES = {bool: "b", int: "iufc", float: "fc", complex: "fc"}
@@ -38,10 +38,10 @@ def missing_axis(made: Call) -> Exception | None:
     return np.exceptions.AxisError("there is no axis") if named and made.args[0].ndim == 0 else None
 
 
-def mixing(made: Call, places: Places) -> Exception | None:
+def mixing(made: Call, operands: Operands) -> Exception | None:
     """Tensors and Python scalars there have no common dtype by the standard's tables; or there is no tensor at all."""
     given: dict[Any, Any] = {**dict(enumerate(made.args)), **made.kwargs}
-    flat = leaves([given[place] for place in places if place in given])
+    flat = leaves([given[each] for each in operands if each in given])
     typed = [each for each in flat if isinstance(each, np.ndarray | np.dtype)]
     dtypes = [each if isinstance(each, np.dtype) else each.dtype for each in typed]
     kinds = {dtype.kind for dtype in dtypes}

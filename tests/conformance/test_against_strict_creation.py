@@ -45,7 +45,7 @@ def made_calls(draw: Any, *args: Any, **kwargs: Any) -> Call:
 
 @st.composite
 def arange(draw: Any) -> Call:
-    bounds = (draw(reals), *(draw(steps if place else reals) for place in range(draw(st.integers(0, 2)))))
+    bounds = (draw(reals), *(draw(steps if position else reals) for position in range(draw(st.integers(0, 2)))))
     whole = all(isinstance(each, int) for each in bounds)
     dtype = st.none() | st.sampled_from(REAL if whole else REAL_FLOATING).map(np.dtype)
     if len(bounds) < 3:

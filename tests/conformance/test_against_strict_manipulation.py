@@ -256,8 +256,8 @@ def unique(**options: Any) -> Any:
     def of_tensor(x: np.ndarray) -> Any:
         found = np.unique(x, equal_nan=False, **options)
         if options.get("return_inverse"):
-            place = len(found) - 1 - options.get("return_counts", False)
-            found = (*found[:place], found[place].reshape(x.shape), *found[place + 1 :])
+            inverse = len(found) - 1 - options.get("return_counts", False)
+            found = (*found[:inverse], found[inverse].reshape(x.shape), *found[inverse + 1 :])
         return found
 
     return of_tensor

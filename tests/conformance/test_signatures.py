@@ -109,14 +109,14 @@ def test_properties(name):
 
 @each_case("name", sorted(BEYOND | BEYOND_LINALG))
 def test_functions_beyond_the_standard_take_what_numpys_take(name, session):
-    """Each of ours has the name, and the place if it may be given by position, that it has in NumPy's function."""
+    """Each of ours has the name, and the position if it may be given by position, that it has in NumPy's function."""
     linalg = name in BEYOND_LINALG
     mine = parameters(getattr(session.xp.linalg if linalg else session.xp, name))
     theirs = [each[0] for each in parameters(getattr(np.linalg if linalg else np, name))]
     if name == "einsum":
         return  # NumPy's takes anything
-    places = [name for name, kind, _ in mine if kind is not KEYWORD]
-    assert places == theirs[: len(places)]
+    positional = [name for name, kind, _ in mine if kind is not KEYWORD]
+    assert positional == theirs[: len(positional)]
     assert {name for name, kind, _ in mine if kind is KEYWORD} <= {*theirs, "constant_values"}
 
 

@@ -91,9 +91,9 @@ def test_what_is_inserted_where_it_is_searched_is_sorted(side, batch):
     x2 = [NAN, -0.0, 0.0, INF, -INF, 0.5]
     for dtype in REAL:
         x1 = np.sort(np.asarray([0.0, -0.0, 1.0, -INF, INF, NAN, NAN], dtype))
-        (places,) = batch.session.fetch([batch.xp.searchsorted(batch.tensor(x1), batch.tensor(x2, dtype), side=side)])
-        for value, place in zip(x2, places, strict=True):
-            inserted = np.insert(x1, place, value)
+        (indices,) = batch.session.fetch([batch.xp.searchsorted(batch.tensor(x1), batch.tensor(x2, dtype), side=side)])
+        for value, index in zip(x2, indices, strict=True):
+            inserted = np.insert(x1, index, value)
             batch.equal(f"sort with {value}", abs(batch.xp.sort(batch.tensor(inserted))), np.abs(inserted))
     batch.settle()
 

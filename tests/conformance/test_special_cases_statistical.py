@@ -180,9 +180,9 @@ def test_real_reductions(name, batch):
 @each_case("name", ["sum", "prod", "max", "min", "mean", "var", "std"])
 def test_nan_among_many(name, batch):
     for dtype in REAL:
-        for place in (0, 17, 99):
+        for position in (0, 17, 99):
             values = np.ones(100, dtype)
-            values[place] = NAN
+            values[position] = NAN
             batch.equal(name, getattr(batch.xp, name)(batch.tensor(values)), np.asarray(NAN, dtype))
     batch.settle()
 

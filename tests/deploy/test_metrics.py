@@ -56,10 +56,10 @@ def test_every_label_that_an_expression_names_is_one() -> None:
 def test_panels_have_places_of_their_own() -> None:
     taken: dict[tuple[int, int], str] = {}
     for panel in DASHBOARD["panels"]:
-        place = panel["gridPos"]
-        for x in range(place["x"], place["x"] + place["w"]):
+        grid = panel["gridPos"]
+        for x in range(grid["x"], grid["x"] + grid["w"]):
             assert x < 24, panel["title"]
-            for y in range(place["y"], place["y"] + place["h"]):
+            for y in range(grid["y"], grid["y"] + grid["h"]):
                 assert taken.setdefault((x, y), panel["title"]) == panel["title"]
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
 

@@ -49,9 +49,9 @@ def test_every_pattern_names_modules_of_the_machine_and_none_of_the_client(load)
 def test_a_wheel_has_the_files_of_the_page(tmp_path):
     command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)  # noqa: S603 - our own build
-    place = "vm/tracing/analysis/page/static"
-    built = {path.name: path.read_bytes() for path in (tmp_path / "tensord" / place).iterdir()}
-    assert built == {path.name: path.read_bytes() for path in (ROOT / place).iterdir()}
+    folder = "vm/tracing/analysis/page/static"
+    built = {path.name: path.read_bytes() for path in (tmp_path / "tensord" / folder).iterdir()}
+    assert built == {path.name: path.read_bytes() for path in (ROOT / folder).iterdir()}
     assert {"index.html", "style.css", "main.js"} <= set(built)
 
 

@@ -22,15 +22,15 @@ def example(monkeypatch):
     return parallel_mlp
 
 
-def places_of(example, names):
-    return example.Places(td.placement(names[:2]), td.placement(names[2:]))
+def placements_of(example, names):
+    return example.Placements(td.placement(names[:2]), td.placement(names[2:]))
 
 
 def test_what_moves_in_a_step_follows_from_where_the_arrays_lie(example, make_session):
     session = make_session(devices=DEVICES)
-    places = places_of(example, DEVICES[1:])
-    network = example.Network(session, places, 0)
-    explanation = session.explain(network.step, *example.samples(session, places, 0))
+    placements = placements_of(example, DEVICES[1:])
+    network = example.Network(session, placements, 0)
+    explanation = session.explain(network.step, *example.samples(session, placements, 0))
     moves = [(row["op"], [move["what"] for move in row["moves"]]) for row in explanation.rows if row["bytes"]]
     assert moves == [
         ("to_global", ["send", "all_gather"]),
@@ -43,9 +43,9 @@ def test_what_moves_in_a_step_follows_from_where_the_arrays_lie(example, make_se
 def test_the_losses_are_those_of_one_device_and_the_graph_shows_the_collectives(example, make_session, tmp_path):
     session = make_session(devices=DEVICES)
     options = argparse.Namespace(seed=3, steps=10)
-    alone = example.Places(td.placement(["sim:0"]), td.placement(["sim:0"]))
-    losses, network = example.train(session, places_of(example, DEVICES[1:]), options)
-    again, _ = example.train(session, places_of(example, DEVICES[1:]), options)
+    alone = example.Placements(td.placement(["sim:0"]), td.placement(["sim:0"]))
+    losses, network = example.train(session, placements_of(example, DEVICES[1:]), options)
+    again, _ = example.train(session, placements_of(example, DEVICES[1:]), options)
     expected, _ = example.train(session, alone, options)
     assert losses == again
     np.testing.assert_allclose(losses, expected, rtol=1e-5)

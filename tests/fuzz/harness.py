@@ -203,7 +203,7 @@ class Harness:
         identity = b"neighbour %d" % self.neighbours
         self.say(identity, [HELLO, VERSION, "neighbour", 1, "", False, None, 0])
         meta = [[2], "float64"]
-        place = np.array([1.0, 41.0]).tobytes()
+        content = np.array([1.0, 41.0]).tobytes()
         messages = [
             [2, 1, [2], "float64", "cpu:0", None, 0],
             [8, 1, "add", [], [meta, "float"], "cpu:0", None],
@@ -212,7 +212,7 @@ class Harness:
             [0, 2, [2], [3], 1, 0],
             [3, 3, 1, 0, 0],
         ]
-        self.say(identity, [BATCH, 1, messages, [[0, -1, place]]])
+        self.say(identity, [BATCH, 1, messages, [[0, -1, content]]])
         kind, body = self.answers(identity)[1]
         assert kind == 2, body
         assert np.frombuffer(body[3], body[0])[0] == SUM

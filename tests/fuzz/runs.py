@@ -87,14 +87,14 @@ class Runs:
         rnd = self.rnd
         id_ = rnd.choice(tuple(client.routines)) if client.routines and rnd.random() < 0.97 else 1
         program = client.routines.get(id_, NOTHING)
-        places: list[Any] = [("parameter", slot, None) for slot in range(len(program.parameters))]
-        places += [("number", slot, rnd.choice((None, 1))) for slot in range(len(program.number_parameters))]
+        nodes: list[Any] = [("parameter", slot, None) for slot in range(len(program.parameters))]
+        nodes += [("number", slot, rnd.choice((None, 1))) for slot in range(len(program.number_parameters))]
         if rnd.random() < 0.1:
-            places.append(("number", rnd.randint(0, 9), "x"))
+            nodes.append(("number", rnd.randint(0, 9), "x"))
         results = [("result", slot, None) for slot in range(len(program.results))]
-        names = [f"a{place}" for place in range(len(places))]
+        names = [f"a{n}" for n in range(len(nodes))]
         keys = rnd.choice((("tuple", ()), ("dict", tuple(range(len(results))))))
-        return Convention(id_, ("f", names, places, (), (), (keys[0], "", keys[1], results)))
+        return Convention(id_, ("f", names, nodes, (), (), (keys[0], "", keys[1], results)))
 
     # -- programs --------------------------------------------------------------------------------------------------
 

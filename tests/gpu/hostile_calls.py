@@ -95,13 +95,13 @@ def hostile(op: OpDef, dtype: str) -> Iterator[Case]:
 
 def with_values(case: Case) -> Iterator[Case]:
     """The values of each operand in its turn out of range, then those of all."""
-    arrays = [place for place, x in enumerate(case.operands) if isinstance(x, np.ndarray) and x.size]
-    for place in reversed(arrays):
-        for what, changed in out_of_range(case.operands[place]):
-            operands = (*case.operands[:place], changed, *case.operands[place + 1 :])
-            yield replace(case, operands=operands, what=f"{case.what}, operand {place}: {what}")
+    arrays = [position for position, x in enumerate(case.operands) if isinstance(x, np.ndarray) and x.size]
+    for position in reversed(arrays):
+        for what, changed in out_of_range(case.operands[position]):
+            operands = (*case.operands[:position], changed, *case.operands[position + 1 :])
+            yield replace(case, operands=operands, what=f"{case.what}, operand {position}: {what}")
     if len(arrays) > 1:
-        worst = {place: list(out_of_range(case.operands[place]))[-2:] for place in arrays}
+        worst = {position: list(out_of_range(case.operands[position]))[-2:] for position in arrays}
         for end in (0, -1):
             operands = tuple(worst[n][end][1] if n in worst else x for n, x in enumerate(case.operands))
             yield replace(case, operands=operands, what=f"{case.what}, all operands: {worst[arrays[0]][end][0]}")

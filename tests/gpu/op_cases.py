@@ -109,7 +109,7 @@ SPECIAL = "special values"  # what a case is called that has some
 FAR = (5e-309, 2.3e-308, 1e-300, 1e-9, 1e-3, 0.5, 1 - 2**-53, 1.5, 30.0, 1e4, 1e10, 1e18, 1.7e308, np.inf, np.nan, -0.5)
 EXTREMES = (0, 1, 2, 3, 7, -1, -2, -7)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-3, 30.0, np.nan, np.inf, -np.inf)
-# Operands whose order matters: (op, place) -> what makes one of an ordinary array.
+# Operands whose order matters: (op, position) -> the function that makes one of an ordinary array.
 ORDERED: Mapping[tuple[str, int], Callable[[Any], Any]] = {
     ("searchsorted", 0): np.sort,
     ("searchsorted", 2): np.argsort,
@@ -247,7 +247,7 @@ def arranged(op: OpDef, dtype: str, what: str, attributes: Mapping[str, Any]) ->
 
 
 def operand(op: OpDef, position: int, dtype: str, shape: tuple[int, ...], strided: bool) -> Any:
-    """An operand in that place, as the op's dtypes have it."""
+    """An operand at that position, as the op's dtypes have it."""
     found = _operand(op, position, dtype, shape, strided)
     return found.copy() if isinstance(found, np.ndarray) else found
 
@@ -292,7 +292,7 @@ def special(op: OpDef, dtype: str, attributes: Mapping[str, Any], *, subnormal: 
         if count <= 3 and all(dtype in accepted for accepted in op.dtypes):
             columns = np.meshgrid(*[values] * min(count, 2), indexing="ij")
             flat = [np.ascontiguousarray(column.ravel()) for column in columns]
-            flat = [ORDERED.get((op.name, place), np.asarray)(column) for place, column in enumerate(flat)]
+            flat = [ORDERED.get((op.name, position), np.asarray)(column) for position, column in enumerate(flat)]
             yield Case(op.name, SPECIAL, tuple((*flat, flat[0][::-1].copy())[:count]), attributes)
 
 
@@ -323,13 +323,13 @@ def special_values(dtype: str, *, subnormal: bool = True) -> Any:
 
 
 def with_scalars(op: OpDef, dtype: str, attributes: Mapping[str, Any]) -> Iterator[Case]:
-    """A Python scalar in one of the places, of each type."""
+    """A Python scalar at one of the positions, of each type."""
     for count in counts(op):
-        for place in range(min(count, 1), count):
+        for scalar_at in range(min(count, 1), count):
             for scalar in SCALARS:
                 operands = [operand(op, position, dtype, (3, 4), strided=False) for position in range(count)]
-                operands[place] = scalar
-                yield Case(op.name, f"a scalar in place {place}", tuple(operands), attributes)
+                operands[scalar_at] = scalar
+                yield Case(op.name, f"a scalar in place {scalar_at}", tuple(operands), attributes)
 
 
 def all_ops() -> list[OpDef]:

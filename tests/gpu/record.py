@@ -91,10 +91,10 @@ class Recorder:
 
 def described(error: BaseException) -> str:
     """Its type, its message, and the lines that it passed."""
-    places = " < ".join(
+    lines = " < ".join(
         f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(traceback.extract_tb(error.__traceback__))
     )
-    return f"{type(error).__name__}: {error}\n({places})"
+    return f"{type(error).__name__}: {error}\n({lines})"
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:

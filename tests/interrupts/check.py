@@ -1,4 +1,4 @@
-"""Strikes a program at a place, and looks at what is left: the exception, the session, the handles, the process."""
+"""Strikes a program at a checkpoint, and checks the exception, the session, the handles and the process afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tensord.interpreter.concurrency.signal_handlers import SIGNALS, Cover
 from tensord.vm.serial.machine import SerialMachine
 
 from .programs import World
-from .strikes import Place, Striker, Struck, by_signal, by_throw, by_two_signals, raise_struck
+from .strikes import Checkpoint, Striker, Struck, by_signal, by_throw, by_two_signals, raise_struck
 
 STRIKES: Final[dict[str, Callable[[FrameType], None]]] = {
     "SIGINT": by_signal(signal.SIGINT),
@@ -43,21 +43,21 @@ def handlers_that_raise() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def places(program: Program, world: World) -> list[Place]:
+def checkpoints(program: Program, world: World) -> list[Checkpoint]:
     """The checkpoints that the program passes, each as often as it does."""
     striker = Striker(None, nothing)
     with striker.tracing():
         program(world)
-    return [Place(code, offset, n) for (code, offset), times in striker.passed.items() for n in range(times)]
+    return [Checkpoint(code, offset, n) for (code, offset), times in striker.passed.items() for n in range(times)]
 
 
 def nothing(_frame: FrameType) -> None:
     """No strike."""
 
 
-def strike(program: Program, world: World, place: Place, how: str) -> str:
+def strike(program: Program, world: World, checkpoint: Checkpoint, how: str) -> str:
     """Strike the program there; what is wrong afterwards, or "". "passed by" if the program did not come there."""
-    striker = Striker(place, STRIKES[how])
+    striker = Striker(checkpoint, STRIKES[how])
     before = handlers()
     try:
         raised = is_struck(program, world, striker)

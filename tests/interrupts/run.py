@@ -15,7 +15,7 @@ from pathlib import Path
 import tensord as td
 from tests.daemon import Daemon
 
-from .check import STRIKES, handlers_that_raise, places, strike
+from .check import STRIKES, checkpoints, handlers_that_raise, strike
 from .programs import PROGRAMS, World
 
 SESSIONS = ("vm", "serial", "daemon")
@@ -42,12 +42,12 @@ def say(what: str) -> None:
 
 def main() -> int:
     """Strike, and print what is wrong; 1 if anything is."""
-    parser = argparse.ArgumentParser(description="Strike small programs at every place where Python may raise.")
+    parser = argparse.ArgumentParser(description="Strike small programs wherever Python may raise.")
     parser.add_argument("--session", choices=SESSIONS, action="append")
     parser.add_argument("--program", choices=list(PROGRAMS), action="append")
     parser.add_argument("--strike", choices=list(STRIKES), action="append")
-    parser.add_argument("--each", action="store_true", help="every passage of a place, not its first one alone")
-    parser.add_argument("--sample", type=int, default=0, help="so many places of each program, drawn by the seed")
+    parser.add_argument("--each", action="store_true", help="every passage of a checkpoint, not its first one alone")
+    parser.add_argument("--sample", type=int, default=0, help="so many checkpoints of each program, drawn by the seed")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     bad = 0
@@ -66,23 +66,23 @@ def check_program(kind: str, name: str, options: argparse.Namespace) -> int:
         program(world)  # what is imported and captured once
         gc.collect()
         gc.freeze()
-        found = [place for place in places(program, world) if options.each or not place.before]
+        found = [checkpoint for checkpoint in checkpoints(program, world) if options.each or not checkpoint.before]
         if options.sample and options.sample < len(found):
             found = random.Random(options.seed).sample(found, options.sample)
-        for place in found:
+        for checkpoint in found:
             for how in options.strike or STRIKES:
-                what = strike(program, world, place, how)
+                what = strike(program, world, checkpoint, how)
                 tally[(what and what.split(":")[0][:60]) or "fine"] += 1
                 if what and what != "passed by":
                     wrong += 1
-                    say(f"{kind} {name} {how} at {place}: {what}")
+                    say(f"{kind} {name} {how} at {checkpoint}: {what}")
                     try:
                         world.session.close()
                     except BaseException as error:
                         say(f"   close: {type(error).__name__}: {error}")
                     world = open_world(kind, Path(folder), stack)
                     program(world)
-    say(f"{kind} {name}: {len(found)} places, {dict(tally)}, {time.monotonic() - began:.1f} s")
+    say(f"{kind} {name}: {len(found)} checkpoints, {dict(tally)}, {time.monotonic() - began:.1f} s")
     return wrong
 
 

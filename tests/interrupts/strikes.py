@@ -1,7 +1,7 @@
-"""Striking a program: an exception from outside at one of the places where Python may raise it.
+"""Striking a program: an exception from outside at one of the points where Python may raise it.
 
 The interpreter looks for signals and thrown exceptions at the start of a function, at jumps backwards, and behind
-calls. `Striker` traces the package's frames in this thread, counts these places (*checkpoints*), and at one of them
+calls. `Striker` traces the package's frames in this thread, counts these points (*checkpoints*), and at one of them
 does what the interpreter would do: it calls the handler that is installed for a signal, or throws an exception.
 """
 
@@ -28,7 +28,7 @@ PACKAGE = str(Path(tensord.__file__).parent)
 CALLS = ("CALL", "CALL_FUNCTION_EX", "CALL_KW")
 
 
-class Place(NamedTuple):
+class Checkpoint(NamedTuple):
     """A checkpoint of a program: code, offset, and how often the program was there before."""
 
     code: CodeType
@@ -67,7 +67,7 @@ def raise_struck(*_: object) -> None:
 class Striker:
     """Counts the checkpoints of the package that this thread passes, and calls `strike` at one of them."""
 
-    def __init__(self, target: Place | None, strike: Callable[[FrameType], None]) -> None:
+    def __init__(self, target: Checkpoint | None, strike: Callable[[FrameType], None]) -> None:
         self.target = target
         self.strike = strike
         self.passed: dict[tuple[CodeType, int], int] = {}

@@ -1,6 +1,6 @@
 """Wherever an exception from outside strikes a program, it arrives, and the session and its machine go on.
 
-A sample of places of each program; `python -m tests.interrupts.run` strikes at all of them.
+A sample of checkpoints of each program; `python -m tests.interrupts.run` strikes at all of them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pytest
 import tensord as td
 from tests.daemon import Daemon
 
-from .check import STRIKES, Program, handlers_that_raise, places, strike
+from .check import STRIKES, Program, checkpoints, handlers_that_raise, strike
 from .programs import PROGRAMS, World
 
 DEVICES = ("cpu:0", "sim:0", "sim:1")
 
-PLACES = 6  # of each program in each kind of session
+CHECKPOINTS = 6  # of each program in each kind of session
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
@@ -42,20 +42,21 @@ def test_a_session_on_a_daemon_goes_on(program: Program, tmp_path: Path, daemon:
 
 
 def strike_at_some_places(program: Program, world: World, *, seed: int) -> None:
-    """Strike at some places, each in another way."""
+    """Strike at some checkpoints, each in another way."""
     gc.collect()
     with handlers_that_raise():
         program(world)  # what is imported and captured once
-        found = [place for place in places(program, world) if not place.before]
+        found = [checkpoint for checkpoint in checkpoints(program, world) if not checkpoint.before]
         rng = random.Random(seed)
-        chosen = rng.sample(found, min(PLACES, len(found)))
-        others = rng.sample(found, min(PLACES, len(found)))  # where the program, in other time, passes by most of those
+        chosen = rng.sample(found, min(CHECKPOINTS, len(found)))
+        # For a program that, with other timing, passes by most of the chosen ones.
+        others = rng.sample(found, min(CHECKPOINTS, len(found)))
         struck = 0
-        for number, place in enumerate((*chosen, *others)):
+        for number, checkpoint in enumerate((*chosen, *others)):
             if number >= len(chosen) and struck > len(chosen) / 2:
                 break
             how = list(STRIKES)[number % len(STRIKES)]
-            what = strike(program, world, place, how)
-            assert what in ("", "passed by"), f"{how} at {place}: {what}"
+            what = strike(program, world, checkpoint, how)
+            assert what in ("", "passed by"), f"{how} at {checkpoint}: {what}"
             struck += not what
-        assert struck > len(chosen) / 2, f"passed by all but {struck} places"
+        assert struck > len(chosen) / 2, f"passed by all but {struck} checkpoints"

@@ -154,10 +154,10 @@ class Interpreter:
             state = self.block(parts, -1, state, depth)
         return state
 
-    def block(self, parts: Parts, place: int, inputs: Sequence[int], depth: int) -> list[int]:
+    def block(self, parts: Parts, number: int, inputs: Sequence[int], depth: int) -> list[int]:
         """Execute a block of a step; return the ids of its results."""
-        captured, numbers, effects = parts.own[place]
-        program = parts.step.blocks[place]
+        captured, numbers, effects = parts.own[number]
+        program = parts.step.blocks[number]
         return self.program(program, (*inputs, *captured), self.numbers_of(program, numbers), effects, depth + 1)
 
     def numbers_of(self, program: programs.Program, given: Sequence[Any]) -> list[Any]:

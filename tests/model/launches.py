@@ -71,12 +71,12 @@ class ModelQueue(SimQueue):
         self.of = device
         self.pace = device.rng.choice((0.02, 1.0, 1.0))  # its weight among the device's queues
 
-    def reach(self, place: QueuePosition, *, wait: bool) -> bool:
+    def reach(self, position: QueuePosition, *, wait: bool) -> bool:
         if wait:
-            return super().reach(place, wait=True)
+            return super().reach(position, wait=True)
         if self.of.rng.random() < LOOKED and self.of.can_step():
             self.of.step()
-        return place.done or self.owner.broken is not None
+        return position.done or self.owner.broken is not None
 
     def can_step(self) -> bool:
         """Whether the first item waits for nothing. A broken device does no items."""

@@ -87,10 +87,10 @@ class Offers:
 
     def forget(self, client: Client, known: list[Recorded] | list[Routine]) -> None:
         """Release a routine. A session links its own routine again for a later run; a looked-up one is gone."""
-        place = self.rng.randrange(len(known))
-        routine = routine_of(known[place])
+        index = self.rng.randrange(len(known))
+        routine = routine_of(known[index])
         if routine.obtained:
-            del known[place]
+            del known[index]
         self.generator.add(client, "FORGET", routine.key, routine.captured if routine.obtained else ())
 
 

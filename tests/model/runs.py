@@ -137,8 +137,8 @@ class Runs:
         if not calls:
             return
         op, attributes, metas, _, _, inputs, _, _ = self.rng.choice(calls)
-        scalars = tuple(place for place, meta in enumerate(metas) if isinstance(meta, type))
-        if all(place in scalars or id_ in client.handles for place, id_ in enumerate(inputs)):
+        scalars = tuple(slot for slot, meta in enumerate(metas) if isinstance(meta, type))
+        if all(slot in scalars or id_ in client.handles for slot, id_ in enumerate(inputs)):
             self.generator.call(client, op, inputs, dict(attributes), scalars=scalars)
 
     def add(
@@ -208,10 +208,10 @@ class Runs:
             fields: tuple[Any, ...] = ()
             if step.kind == "CALL":
                 op, attributes, metas, device, targets, inputs, outputs, released = step.fields
-                places = [(step.number, position) for position in range(len(inputs))]
+                slots = [(step.number, position) for position in range(len(inputs))]
                 given = tuple(
-                    numbers[recorded.slots[place]] if place in recorded.slots else mine(value)
-                    for place, value in zip(places, inputs, strict=True)
+                    numbers[recorded.slots[slot]] if slot in recorded.slots else mine(value)
+                    for slot, value in zip(slots, inputs, strict=True)
                 )
                 for position, id_ in enumerate((*inputs, *outputs)):
                     if id_ in outside and (step.number, position) not in recorded.slots:

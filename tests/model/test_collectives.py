@@ -76,7 +76,7 @@ def collectives_of_group(group: Step) -> list[Step]:
     return [inner for inner in group.fields if inner.kind == "COLLECTIVE"]
 
 
-def forget_tokens(self: Any, *_place: Any) -> list[Any]:  # noqa: ARG001
+def forget_tokens(self: Any, *_position: Any) -> list[Any]:  # noqa: ARG001
     """A step waits for no chunk."""
     return []
 

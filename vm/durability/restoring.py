@@ -201,7 +201,7 @@ class Restoring(Generic[Kind]):
         other, records = found.fields[name].get(SAME), found.generation.tensors
         if not isinstance(other, str) or other not in found.stretches or SAME in found.fields[other]:
             return None
-        alike = records[other].place == records[name].place and records[other].meta == records[name].meta
+        alike = records[other].byte_range == records[name].byte_range and records[other].meta == records[name].meta
         return other if alike else None
 
     def home(self, name: str, device: Any) -> str:

@@ -59,7 +59,7 @@ def examine_cluster(name: str) -> Iterator[CheckResult]:
     checks: list[tuple[str, Callable[[], Iterator[CheckResult]]]] = [
         ("nodes", lambda: check_nodes(rows)),
         ("versions", lambda: check_versions(alive)),
-        ("places", lambda: check_places(alive)),
+        ("places", lambda: check_ray_nodes(alive)),
         ("members", lambda: check_members(alive)),
         ("devices", lambda: check_devices(reading.statuses(name))),
         ("links", lambda: check_links(reading.connections(name, alive))),
@@ -95,7 +95,7 @@ def check_versions(rows: Rows) -> Iterator[CheckResult]:
             yield ok(label, f"{found.pop()} on all nodes")
 
 
-def check_places(rows: Rows) -> Iterator[CheckResult]:
+def check_ray_nodes(rows: Rows) -> Iterator[CheckResult]:
     """Check that no two nodes are on one node of Ray."""
     for row in rows:
         beside = [one["node"] for one in rows if one["ray_node"] == row["ray_node"]]
@@ -141,10 +141,10 @@ def check_devices(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[CheckRe
 def check_links(found: Mapping[tuple[str, str, str], float | str]) -> Iterator[CheckResult]:
     """Check that each node reaches the ports of each other one."""
     times = [one for one in found.values() if isinstance(one, float)]
-    for (here, there, place), one in found.items():
+    for (here, there, address), one in found.items():
         if isinstance(one, str):
             advice = f"open the port for {here} in {there}'s firewall, or name other ports (--ports)"
-            yield fail("links", f"{here} does not reach {there} at {place}: {one}", advice)
+            yield fail("links", f"{here} does not reach {there} at {address}: {one}", advice)
     if times:
         slowest = max(times)
         text = f"{plural(len(times), 'connection')} between nodes, the slowest after {duration(slowest)}"
@@ -170,9 +170,9 @@ def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[CheckRe
         )
 
 
-def check_metrics(places: Sequence[str]) -> Iterator[CheckResult]:
+def check_metrics(addresses: Sequence[str]) -> Iterator[CheckResult]:
     """Find the address at which Ray serves the nodes' metrics."""
-    if places:
-        yield ok("metrics", f"for Prometheus at {listed([f'http://{place}/metrics' for place in places])}")
+    if addresses:
+        yield ok("metrics", f"for Prometheus at {listed([f'http://{address}/metrics' for address in addresses])}")
     else:
         yield note("metrics", "Ray exports no metrics", 'pip install "ray[default]" on all nodes, and restart Ray')

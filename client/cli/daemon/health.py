@@ -30,8 +30,8 @@ def reasons(status: Mapping[str, Any]) -> Iterator[HealthReason]:
         if device["lost"]:
             yield HealthReason(name, f"is lost: {device['lost']}", "restart the daemon")
     for one in status["hung"]:
-        since, place = duration(one["seconds"]), f", called at {one['location']}" if one.get("location") else ""
-        message = f"#{one['instruction']} {one['op']} has been running for {since} on {one['stream']}{place}"
+        since, line = duration(one["seconds"]), f", called at {one['location']}" if one.get("location") else ""
+        message = f"#{one['instruction']} {one['op']} has been running for {since} on {one['stream']}{line}"
         ends = "a restart ends it, and timeout= would have" if "/joint" in one["stream"] else "only a restart ends it"
         yield HealthReason("hanging kernel", message, f"tensord trace why {one['instruction']}; {ends}")
     durable = status.get("durable")  # an older daemon does not report it

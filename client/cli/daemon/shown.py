@@ -77,14 +77,14 @@ def evicted(found: Mapping[str, Any]) -> str:
 
 def _show_troubles(found: Mapping[str, Any]) -> None:
     for one in found["hung"]:
-        place = f", called at {one['location']}" if one.get("location") else ""
+        line = f", called at {one['location']}" if one.get("location") else ""
         since = duration(one["seconds"])
-        print(plain(f"hangs: #{one['instruction']} {one['op']} on {one['stream']} for {since}{place}"))
+        print(plain(f"hangs: #{one['instruction']} {one['op']} on {one['stream']} for {since}{line}"))
     errors = found["recent_errors"]
     for error in errors[-_ERRORS_SHOWN:]:
-        place = f" [{error['location']}]" if error.get("location") else ""
+        line = f" [{error['location']}]" if error.get("location") else ""
         number = f"#{error['instruction']} " if error.get("instruction") else ""
-        print(plain(f"error: {number}{error['type']}: {error['message']}{place}"))
+        print(plain(f"error: {number}{error['type']}: {error['message']}{line}"))
     if len(errors) > _ERRORS_SHOWN:
         print(f"and {len(errors) - _ERRORS_SHOWN} earlier errors; --json lists them")
 
@@ -141,6 +141,6 @@ def doing(stream: Mapping[str, Any]) -> str:
     now = stream["running"]
     if now is None:
         return f"{count(queued)} queued" if queued else _IDLE
-    place = f" [{now['location']}]" if now["location"] else ""
+    line = f" [{now['location']}]" if now["location"] else ""
     behind = f", {count(queued - 1)} behind it" if queued > 1 else ""
-    return f"#{now['instruction']} {now['op']} for {duration(now['seconds'])}{behind}{place}"
+    return f"#{now['instruction']} {now['op']} for {duration(now['seconds'])}{behind}{line}"

@@ -117,7 +117,7 @@ NAME: Final = "kernel cache"
 
 
 def check_kernels(directory: Path | None = None) -> Iterator[CheckResult]:
-    """The kernel cache: its place and size; by default that of a daemon without configuration."""
+    """The kernel cache: its directory and size; by default that of a daemon without configuration."""
     from ....streams.cuda import kernel_cache
 
     try:

@@ -26,7 +26,7 @@ USUALLY: Final = Bounds()
 
 @click.command()
 @options.address
-@click.option("--listen", "place", metavar="PLACE", default=USUAL, help="HOST:PORT, or unix:PATH for this user alone.")
+@click.option("--listen", metavar="ADDRESS", default=USUAL, help="HOST:PORT, or unix:PATH for this user alone.")
 @click.option("--token", type=options.FILE, help="A file with the token that scrapers must send.")
 @click.option(
     "--ops", type=click.IntRange(0, 1000), default=USUALLY.ops, help="How many ops have a label of their own."
@@ -40,7 +40,7 @@ USUALLY: Final = Bounds()
 @click.option("--once", is_flag=True, help="Print the metrics and exit.")
 @click.option("--until-stdin-ends", is_flag=True, hidden=True)
 def metrics(
-    address: str | None, place: str, token: Path | None, ops: int, sessions: int, *, once: bool, until_stdin_ends: bool
+    address: str | None, listen: str, token: Path | None, ops: int, sessions: int, *, once: bool, until_stdin_ends: bool
 ) -> None:
     """Serve the daemon's metrics to Prometheus, until SIGTERM or Ctrl-C.
 
@@ -51,7 +51,7 @@ def metrics(
     Example: tensord metrics --listen 0.0.0.0:9464 --token ~/.config/tensord/metrics.token
     Example: tensord metrics --once | grep session_bytes
     """
-    endpoint = Endpoint.of(place)
+    endpoint = Endpoint.of(listen)
     endpoint.require(token)
     secret = None if token is None else read_token(token)
     if find_spec("prometheus_client") is None:

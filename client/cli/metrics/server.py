@@ -7,7 +7,7 @@ scrapers, slow readers or silent peers cost no more than that, and each scraper 
 A connection belongs to one task. Any error in the task ends the connection.
 
 Rejected: `prometheus_client.start_http_server` (a thread for each connection, without a bound or a timeout); keep-alive
-(idle connections would take the places of others).
+(otherwise idle connections would keep others out).
 """
 
 from __future__ import annotations

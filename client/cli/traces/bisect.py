@@ -122,7 +122,7 @@ def _save(found: FirstDifference, path: Path) -> None:
 
     arrays: dict[str, Any] = {}
     named: list[tuple[str, Sequence[Any]]] = [
-        (f"operand_{place}", one.values) for place, one in enumerate(found.operands)
+        (f"operand_{position}", one.values) for position, one in enumerate(found.operands)
     ]
     for name, values in (*named, ("result", found.results)):
         for side, value in zip(("first", "second"), values, strict=True):

@@ -86,15 +86,15 @@ class RequestAnswers:
         self._access.check(request.headers, request.cookies, request.query)
         if request.method not in {"GET", "HEAD"}:
             raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "GET or HEAD")
-        place, _, rest = request.path.removeprefix("/").partition("/")
-        if not place:
+        section, _, rest = request.path.removeprefix("/").partition("/")
+        if not section:
             return self._page()
-        if place == "static":
+        if section == "static":
             return self._file(self._pages.get(rest))
-        if place == "api" and rest == "views":
+        if section == "api" and rest == "views":
             return await self._views(request)
         what, _, rest = rest.partition("/")
-        if place != "api" or what not in self._questions:
+        if section != "api" or what not in self._questions:
             not_there()
         return await self._respond(partial(self._questions[what], rest, request.query))
 

@@ -76,8 +76,8 @@ def source_of(file: Path | None, address: str | None) -> ViewSource:
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens there; MetadataError if that is impossible."""
     try:
-        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(place[:2], family=family)
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
     except OSError as error:
         what = f"{shown(host)}:{port}: {error.strerror or error}"
         raise MetadataError(f"cannot listen on {what}; --port 0 takes a free port") from None

@@ -85,14 +85,15 @@ def cross_entropy_direct(metas: Metas, _outputs: OutputMetas, attributes: Attrib
     logits, labels = tensor_metas(metas)
     if not _are_few(labels):
         return None
-    places, shifted_by_maximum, dtype = _places(labels, logits.shape[-1]), _shift(logits), working_dtype(logits.dtype)
+    index_of = _index_of_labels(labels, logits.shape[-1])
+    shifted_by_maximum, dtype = _shift(logits), working_dtype(logits.dtype)
     one, count = np.ones((), dtype), np.full((), rows_of(labels, attributes), dtype)
 
     def run(x: Array, numbers: Array, out: Array) -> None:
         if not x.flags.c_contiguous:
             cross_entropy_kernel(np, (x, numbers), (out,), attributes)
             return
-        index = places(numbers)
+        index = index_of(numbers)
         shifted = shifted_by_maximum(x, None)
         picked = shifted.take(index)
         losses = _SUM(np.exp(shifted, shifted), -1, dtype)
@@ -109,7 +110,8 @@ def cross_entropy_grad_direct(metas: Metas, _outputs: OutputMetas, attributes: A
     logits, labels = tensor_metas(metas)
     if not _are_few(labels):
         return None
-    places, shifted_by_maximum, dtype = _places(labels, logits.shape[-1]), _shift(logits), working_dtype(logits.dtype)
+    index_of = _index_of_labels(labels, logits.shape[-1])
+    shifted_by_maximum, dtype = _shift(logits), working_dtype(logits.dtype)
     one, label = np.ones((), dtype), np.ones((), logits.dtype)
     with np.errstate(over="ignore"):
         factor = np.full((), attributes["scale"] / rows_of(labels, attributes), logits.dtype)
@@ -118,7 +120,7 @@ def cross_entropy_grad_direct(metas: Metas, _outputs: OutputMetas, attributes: A
         if not (x.flags.c_contiguous and out.flags.c_contiguous):
             cross_entropy_grad_kernel(np, (x, numbers), (out,), attributes)
             return
-        index = places(numbers)
+        index = index_of(numbers)
         shifted_by_maximum(x, out)
         np.exp(out, out)
         totals = _SUM(out, -1, dtype, None, True)
@@ -137,19 +139,19 @@ def _are_few(labels: Meta) -> bool:
     return labels.ndim > 0 and 0 < labels.size <= FEW and labels.dtype != np.uint64
 
 
-def _places(labels: Meta, classes: int) -> Callable[[Array], Array]:
+def _index_of_labels(labels: Meta, classes: int) -> Callable[[Array], Array]:
     """A function that returns the index of each label's logit among all packed logits, and raises as `in_range`
     does."""
     starts = np.arange(0, labels.size * classes, classes).reshape(labels.shape)
     unsigned, bits = np.dtype(f"u{labels.dtype.itemsize}"), 8 * labels.dtype.itemsize
     beyond = min(classes, 1 << (bits - (labels.dtype.kind == "i")))  # as unsigned, negative labels are at least that
 
-    def places(numbers: Array) -> Array:
+    def index_of(numbers: Array) -> Array:
         if int(_MAXIMUM(numbers.view(unsigned), None)) >= beyond:
             in_range(np, numbers, classes, "labels")
         return np.add(starts, numbers)
 
-    return places
+    return index_of
 
 
 def _shift(logits: Meta) -> Shift:

@@ -47,11 +47,11 @@ def infer_dropout(metas: Metas, attributes: Attributes) -> OutputMetas:
     x, seed = tensor_meta(metas[:1]), metas[1]
     if seed is not int:
         raise TypeError("the seed must be a Python int")
-    check_place(x.shape, attributes["whole"], attributes["begin"])
+    check_part(x.shape, attributes["whole"], attributes["begin"])
     return (x,)
 
 
-def check_place(shape: Shape, whole: Shape | None, begin: Shape | None) -> None:
+def check_part(shape: Shape, whole: Shape | None, begin: Shape | None) -> None:
     """Raise ValueError unless a part of that shape lies within the whole."""
     if whole is None and begin is None:
         return
@@ -134,14 +134,14 @@ def dropout_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
     for one in pointwise(call, parts):
         for atom in one.inputs[:1]:
             if isinstance(atom, Split):
-                yield one._replace(localise=partial(placed, atom.axis, parts))
+                yield one._replace(localise=partial(with_begin, atom.axis, parts))
 
 
-def placed(axis: int, parts: int, whole: OpCall, piece: OpCall, place: int) -> Mapping[str, Any]:
+def with_begin(axis: int, parts: int, whole: OpCall, piece: OpCall, part: int) -> Mapping[str, Any]:
     """The attributes on one device, with the position of its part in the whole."""
     shape, given = tensor_meta(whole.metas[:1]).shape, whole.attributes
     begin = list((0,) * len(shape) if given["begin"] is None else given["begin"])
-    begin[axis] += cuts(shape[axis], parts)[place][0]
+    begin[axis] += cuts(shape[axis], parts)[part][0]
     return {**piece.attributes, "whole": shape if given["whole"] is None else given["whole"], "begin": tuple(begin)}
 
 

@@ -17,7 +17,7 @@ from ..rules.networks import embedding_gradient_rule, embedding_rule
 from .blocks import block_bytes, parts
 
 # Nanoseconds to add one element at its position, and the bytes of a position.
-_SCATTER, _PLACE = 8, 8
+_SCATTER, _POSITION_BYTES = 8, 8
 
 
 def _check_rows(indices: Meta, rows: int) -> None:
@@ -58,7 +58,7 @@ def embedding_grad_work(metas: Metas, outputs: OutputMetas, _attributes: Attribu
 def grad_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The sums, for one block the rows and their positions, and a packed copy of dy."""
     dy, indices = tensor_metas(metas)
-    width = _PLACE * max(dy.size // max(indices.size, 1), 1)
+    width = _POSITION_BYTES * max(dy.size // max(indices.size, 1), 1)
     return in_working(outputs[0]) + 3 * block_bytes(indices.size, width) + dy.nbytes
 
 
@@ -88,13 +88,13 @@ def embedding_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _att
     rows = dy.reshape(indices.size, width)
     check_scatter(xp, math.prod(out.shape), 1, 1)
     total = xp.zeros((out.shape[0], width), working_dtype(dy.dtype))
-    for part in parts(xp, indices.size, width * _PLACE):
+    for part in parts(xp, indices.size, width * _POSITION_BYTES):
         block, numbers = rows[part].astype(total.dtype), indices.reshape(-1)[part]
         if numbers.size == 1:
             total[numbers] += block
             continue
-        places = numbers[:, None].astype("int64") * width + xp.arange(width)
-        xp.add.at(total.reshape(-1), places.reshape(-1), block.reshape(-1))
+        positions = numbers[:, None].astype("int64") * width + xp.arange(width)
+        xp.add.at(total.reshape(-1), positions.reshape(-1), block.reshape(-1))
     out[...] = total.reshape(out.shape)
 
 

@@ -17,7 +17,7 @@ Pair: TypeAlias = tuple[int, int]
 class WindowTap(NamedTuple):
     """A position in the window, the windows for which it lies in the image, and the elements of the image there."""
 
-    place: int
+    position: int
     windows: slice
     seen: slice
 
@@ -39,12 +39,12 @@ class WindowAxis(NamedTuple):
         low = max(0, _ceil(self.padding - (self.number - 1) * self.stride, self.dilation))
         high = min(self.size, _ceil(self.length + self.padding, self.dilation))
         found = []
-        for place in range(low, high):
-            shift = place * self.dilation - self.padding
+        for position in range(low, high):
+            shift = position * self.dilation - self.padding
             first, stop = max(begin, _ceil(-shift, self.stride)), min(end, _ceil(self.length - shift, self.stride))
             if first < stop:
                 seen = slice(first * self.stride + shift, (stop - 1) * self.stride + shift + 1, self.stride)
-                found.append(WindowTap(place, slice(first - begin, stop - begin), seen))
+                found.append(WindowTap(position, slice(first - begin, stop - begin), seen))
         return found
 
 

@@ -144,7 +144,7 @@ def squeeze_rule(axes_of: Callable[[Shape, Mapping[str, Any]], Sequence[int | No
     Each device gets the dropped axes by number, since its part may have further axes of size one.
     """
 
-    def localise(whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, Any]:
+    def localise(whole: OpCall, piece: OpCall, _part: int) -> Mapping[str, Any]:
         x = tensor_meta(whole.metas)
         kept = axes_of(x.shape, whole.attributes)
         return {**piece.attributes, "axis": tuple(axis for axis in range(x.ndim) if axis not in kept)}

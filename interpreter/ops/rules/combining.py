@@ -29,17 +29,17 @@ def linear(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     return passing(call, "sum")
 
 
-def linear_in(*places: int) -> Rule:
+def linear_in(*positions: int) -> Rule:
     """The rule of an op that is linear in the operands at these positions together; the other operands are whole on
     each device."""
-    return lambda call, _parts: passing(call, "sum", of=places)
+    return lambda call, _parts: passing(call, "sum", of=positions)
 
 
 def linear_in_each(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of an op that is linear in each operand alone, as a product is."""
-    for place, meta in enumerate(call.metas):
+    for position, meta in enumerate(call.metas):
         if isinstance(meta, Meta):
-            yield from passing(call, "sum", of=[place])
+            yield from passing(call, "sum", of=[position])
 
 
 def extremes(reduction: str) -> Rule:
@@ -53,9 +53,9 @@ def any_parts(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     return passing(call, "sum", "max", "min", exact=True)
 
 
-def any_parts_of(*places: int) -> Rule:
+def any_parts_of(*positions: int) -> Rule:
     """As `any_parts`, for the operands at these positions together."""
-    return lambda call, _parts: passing(call, "sum", "max", "min", of=places, exact=True)
+    return lambda call, _parts: passing(call, "sum", "max", "min", of=positions, exact=True)
 
 
 def cast_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:

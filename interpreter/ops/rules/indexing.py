@@ -30,14 +30,14 @@ def selection(index: Index, x: Meta, selectors: Sequence[Meta]) -> IndexSelectio
     parts: list[list[Hashable]] = []
     first, axis, rest = 0, 0, iter(selectors)
     hidden = x.ndim - sum(_width(entry, None) for entry in index if entry != "tensor") - sum(map(_named, selectors))
-    chooses = [place for place, entry in enumerate(index) if entry == "tensor" or isinstance(entry, int)]
-    for place, entry in enumerate(index if "..." in index else (*index, "...")):
+    chooses = [position for position, entry in enumerate(index) if entry == "tensor" or isinstance(entry, int)]
+    for position, entry in enumerate(index if "..." in index else (*index, "...")):
         width = hidden if entry == "..." else _width(entry, next(rest) if entry == "tensor" else None)
-        first = len(parts) if place == chooses[0] else first
-        if place not in chooses:
+        first = len(parts) if position == chooses[0] else first
+        if position not in chooses:
             within = ("...",) if entry == "..." else (entry,)
-            places = whole_axes(within, x.shape[axis : axis + width])
-            parts.append([None if n is None else n + axis for n in places])
+            labels = whole_axes(within, x.shape[axis : axis + width])
+            parts.append([None if n is None else n + axis for n in labels])
         axis += width
     common = max((1 if meta.dtype.kind == "b" else meta.ndim) for meta in selectors)
     chosen = [("chosen", n) for n in range(-common, 0)]

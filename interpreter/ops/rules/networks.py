@@ -68,7 +68,7 @@ def normalisation_gradient_rule(call: OpCall, _parts: int) -> Iterator[LayoutSig
 # --- losses
 
 
-def with_whole_batch(whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, Any]:
+def with_whole_batch(whole: OpCall, piece: OpCall, _part: int) -> Mapping[str, Any]:
     """The attributes on one device: `count` is the number of rows of the whole, by which each device divides."""
     count = whole.attributes["count"]
     return {**piece.attributes, "count": count or tensor_metas(whole.metas)[1].size or None}

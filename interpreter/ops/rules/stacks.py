@@ -56,7 +56,7 @@ def pointwise_with_shape(call: OpCall, _parts: int) -> Iterator[LayoutSignature]
     )
 
 
-def with_local_shape(_whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, Any]:
+def with_local_shape(_whole: OpCall, piece: OpCall, _part: int) -> Mapping[str, Any]:
     """The op's attributes on one device, with `shape` set to the shape of the result's part there."""
     return {**piece.attributes, "shape": getattr(piece.outputs[0], "shape", ())}
 

@@ -40,8 +40,8 @@ def leading_axes(shape: Shape, other: Shape) -> Iterator[tuple[int, int]]:
     left = [(axis, size) for axis, size in enumerate(shape) if size != 1]
     right = [(axis, size) for axis, size in enumerate(other) if size != 1]
     while left:
-        (axis, size), (place, length) = left.pop(0), right.pop(0)
-        yield axis, place
+        (axis, size), (other_axis, length) = left.pop(0), right.pop(0)
+        yield axis, other_axis
         while size != length:
             if size < length:
                 size *= left.pop(0)[1]
@@ -62,9 +62,9 @@ def setitem_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of x[index] = value: the axes of x that are selected whole may be split; the value is split along the
     same axes, except where its size is one."""
     x, value = tensor_meta(call.metas), call.metas[1]
-    places = whole_axes(call.attributes["index"], x.shape)
-    labels = [axis if axis in places else None for axis in range(x.ndim)]
-    return matching(call, [labels, from_the_back(places, getattr(value, "ndim", 0))], [labels])
+    whole = whole_axes(call.attributes["index"], x.shape)
+    labels = [axis if axis in whole else None for axis in range(x.ndim)]
+    return matching(call, [labels, from_the_back(whole, getattr(value, "ndim", 0))], [labels])
 
 
 def from_the_back(labels: list[int | None], ndim: int) -> list[int | None]:
@@ -79,9 +79,9 @@ def overwrite_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of x[index] = value if x is not read, so that only its shape is known."""
     value, (out,) = call.metas[0], call.outputs
     shape = () if out is None else out.shape
-    places = whole_axes(call.attributes["index"], shape)
-    labels = [axis if axis in places else None for axis in range(len(shape))]
-    return matching(call, [from_the_back(places, getattr(value, "ndim", 0))], [labels], localise=with_local_shape)
+    whole = whole_axes(call.attributes["index"], shape)
+    labels = [axis if axis in whole else None for axis in range(len(shape))]
+    return matching(call, [from_the_back(whole, getattr(value, "ndim", 0))], [labels], localise=with_local_shape)
 
 
 def repeat_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
@@ -89,9 +89,9 @@ def repeat_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
     x, axis = tensor_meta(call.metas), call.attributes["axis"]
     if axis is None:
         return iter(())
-    place = normal_axis(axis, x.ndim)
-    uneven = call.attributes["repeats"] != 1 and len({length for _, length in cuts(x.shape[place], parts)}) > 1
-    return (LayoutSignature((Split(n),), (Split(n),)) for n in range(x.ndim) if n != place or not uneven)
+    repeated = normal_axis(axis, x.ndim)
+    uneven = call.attributes["repeats"] != 1 and len({length for _, length in cuts(x.shape[repeated], parts)}) > 1
+    return (LayoutSignature((Split(n),), (Split(n),)) for n in range(x.ndim) if n != repeated or not uneven)
 
 
 def tile_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
@@ -115,5 +115,5 @@ def take_along_axis_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]
     """The rule of `take_along_axis`: every other axis may be split, or the positions along `axis`."""
     x, _ = tensor_metas(call.metas)
     axis = normal_axis(call.attributes["axis"], x.ndim)
-    places = ["positions" if n == axis else n for n in range(x.ndim)]
-    return matching(call, [[None if n == axis else n for n in range(x.ndim)], places], [places])
+    labels = ["positions" if n == axis else n for n in range(x.ndim)]
+    return matching(call, [[None if n == axis else n for n in range(x.ndim)], labels], [labels])

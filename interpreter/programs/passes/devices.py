@@ -16,7 +16,7 @@ from ..facts import made_by, roots_of
 from ..program import COLLECTIVES, MOVE, NO_OPS, Program, Step
 from .rebuilding import rebuilt
 
-Place: TypeAlias = tuple[int, int]
+OpPosition: TypeAlias = tuple[int, int]
 
 
 def devices(program: Program) -> Program:
@@ -44,24 +44,25 @@ def together(steps: Iterable[Step], roots: Sequence[int]) -> Iterator[Step]:
 
 
 class OpSequence:
-    """Consecutive ops. Each has a place: a round, and in it the rank of its device.
+    """Consecutive ops. Each has a position: a round, and in it the rank of its device.
 
-    `awaited`: results of the steps right before; `made`: the place of the op that makes a value; `read` and `written`:
-    the last places of ops that read and overwrite memory with that root, so that views keep their order with writes.
+    `awaited`: results of the steps right before; `made`: the position of the op that makes a value; `read` and
+    `written`: the last positions of ops that read and overwrite memory with that root, so that views keep their order
+    with writes.
     """
 
     def __init__(self, roots: Sequence[int]) -> None:
         self.roots = roots
         self.steps: list[Step] = []
-        self.places: list[Place] = []
+        self.positions: list[OpPosition] = []
         self.awaited: set[int] = set()
-        self.made: dict[int, Place] = {}
-        self.read: dict[int, Place] = {}
-        self.written: dict[int, Place] = {}
+        self.made: dict[int, OpPosition] = {}
+        self.read: dict[int, OpPosition] = {}
+        self.written: dict[int, OpPosition] = {}
         self.ranks: dict[int, int] = {}
 
     def add(self, step: Step) -> None:
-        """Add an op, at the first place of its device after everything that it needs."""
+        """Add an op, at the first position of its device after everything that it needs."""
         into = step.into or ()
         values = {value for value in (*step.operands, *into) if value >= 0}
         memory, overwritten = {self.roots[value] for value in values}, {self.roots[value] for value in into}
@@ -69,16 +70,16 @@ class OpSequence:
         before += [self.written[root] for root in memory & self.written.keys()]
         before += [self.read[root] for root in overwritten & self.read.keys()]
         rank, least = self.ranks.setdefault(step.device, len(self.ranks)), int(not self.awaited.isdisjoint(values))
-        place = max([least, *(turn + (other > rank) for turn, other in before)]), rank
-        self.made.update(dict.fromkeys(made_by(step), place))
-        self.written.update(dict.fromkeys(overwritten, place))
-        self.read.update({root: max(place, self.read.get(root, place)) for root in memory})
+        position = max([least, *(turn + (other > rank) for turn, other in before)]), rank
+        self.made.update(dict.fromkeys(made_by(step), position))
+        self.written.update(dict.fromkeys(overwritten, position))
+        self.read.update({root: max(position, self.read.get(root, position)) for root in memory})
         self.steps.append(step)
-        self.places.append(place)
+        self.positions.append(position)
 
     def ordered(self) -> list[Step]:
-        """The ops by their places, if that changes devices less often."""
-        order = sorted(range(len(self.steps)), key=self.places.__getitem__)
+        """The ops by their positions, if that changes devices less often."""
+        order = sorted(range(len(self.steps)), key=self.positions.__getitem__)
         found = [self.steps[n] for n in order]
         return found if changes(found) < changes(self.steps) else self.steps
 

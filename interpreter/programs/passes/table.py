@@ -82,18 +82,18 @@ def everywhere(each: Pass, program: Program) -> Program:
 
 def with_blocks(each: Pass, step: Step) -> Step:
     """A step of control flow, with its blocks after the pass, except those that write a tensor known by two names."""
-    two = [writes_by_two_names(step, place) for place in range(len(step.blocks))]
+    two = [writes_by_two_names(step, n) for n in range(len(step.blocks))]
     blocks = [block if kept else everywhere(each, block) for block, kept in zip(step.blocks, two, strict=True)]
     changed = any(new is not old for new, old in zip(blocks, step.blocks, strict=True))
     return step._replace(blocks=tuple(blocks)) if changed else step
 
 
-def writes_by_two_names(step: Step, place: int) -> bool:
+def writes_by_two_names(step: Step, number: int) -> bool:
     """Return whether a block writes a tensor that it is given twice. A pass would treat it as two tensors.
 
     The state of a loop is its own: it begins as a copy.
     """
-    block, (values, _) = step.blocks[place], layout(step).given[place]
+    block, (values, _) = step.blocks[number], layout(step).given[number]
     own = len(block.parameters) if FORMS[step.op].loops else 0
     return any(n >= own and values[own:].count(values[n]) > 1 for n in block.written)
 

@@ -51,18 +51,18 @@ def in_time(program: Program, steps: Iterable[Step], same: dict[int, int]) -> It
     A move in the middle of a stretch would cut the segment that it may become.
     """
     stretches = [DeviceSequence(NO_DEVICE, [], [])]  # the first one stands for values from outside
-    places = dict.fromkeys(range(program.inputs), 0)
+    stretch_of = dict.fromkeys(range(program.inputs), 0)
     for step in steps:
         value = origin(step.operands[0], same) if step.op == MOVE else -1
         if value >= 0 and program.homes[value] != step.device:
-            place = places[value]
-            stretches[place].moves.append(step)
+            index = stretch_of[value]
+            stretches[index].moves.append(step)
         else:
             if begins(step, stretches[-1]):
                 stretches.append(DeviceSequence(device_of(step), [], []))
             stretches[-1].steps.append(step)
-            place = len(stretches) - 1
-        places.update(dict.fromkeys(made_by(step), place))
+            index = len(stretches) - 1
+        stretch_of.update(dict.fromkeys(made_by(step), index))
     for stretch in stretches:
         yield from stretch.steps
         yield from stretch.moves

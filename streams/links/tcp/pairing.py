@@ -22,8 +22,8 @@ class Verdict(Enum):
 
 class Pairing:
     """The state of a link's two connections. `own`, `peer`: the lives of both ends, 0 while the peer's is unknown.
-    `out`, `into`: whether the dialled and the accepted connection are in place; one that no longer is has to be
-    closed."""
+    `out`, `into`: whether the dialled and the accepted connection are established; one that no longer is has to
+    be closed."""
 
     def __init__(self, own: int = 0) -> None:
         self.own = own or time.time_ns() & (1 << 62) - 1

@@ -113,7 +113,7 @@ class Protocol:
         self.receiver.merge(nbytes)
 
     def filled(self, nbytes: int) -> list[Call]:
-        """The piece is in its place."""
+        """The bytes of the piece have arrived."""
         return self.receiver.filled(nbytes)
 
     def let_go(self) -> list[Call]:

@@ -155,13 +155,13 @@ def test_operands_keep_their_order_whichever_is_symbolic(sim_session):
 
 
 def test_symbolic_tensors_index_and_are_indexed(session):
-    table, places, mask = (session.asarray(each) for each in (np.arange(9.0), np.array([2, 0]), np.arange(9) > 6))
+    table, indices, mask = (session.asarray(each) for each in (np.arange(9.0), np.array([2, 0]), np.arange(9) > 6))
 
     def f(x, i, m):
         x[i] = x[i] * 2 + table[i]
         x[0:1] = i[0:1].astype("float64")
         x[m] = 0.0
-        return x[i], x[m], table[i], x[places], x[mask], table[m].sum()
+        return x[i], x[m], table[i], x[indices], x[mask], table[m].sum()
 
     found = []
     for called in (f, session.routine(f)):

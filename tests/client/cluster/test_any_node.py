@@ -122,9 +122,9 @@ class TestOnTheOtherNode:
         assert (x + 1)[0, 0].item() == 2.0
 
     def test_several_devices_of_the_node(self, session: td.ClusterSession, x: td.Tensor) -> None:
-        place = td.placement([FAR, "node1/sim:1"])
-        g = session.global_tensor(x, place, td.split(0))
-        np.testing.assert_array_equal((g @ x.to_device(place)).numpy(), x.numpy() @ x.numpy())
+        pair = td.placement([FAR, "node1/sim:1"])
+        g = session.global_tensor(x, pair, td.split(0))
+        np.testing.assert_array_equal((g @ x.to_device(pair)).numpy(), x.numpy() @ x.numpy())
         assert len(session.explain(lambda a: a.to_global(layout=td.broadcast), g).rows) == 1
         assert all_reduce([x, x.to_device("node1/sim:1")])[1][0, 0].item() == 2.0
         session.publish("g", g)

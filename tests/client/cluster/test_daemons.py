@@ -249,8 +249,8 @@ def test_a_connection_that_was_only_interrupted_is_taken_up_again_and_nothing_is
 
 
 def test_what_was_to_come_from_a_node_that_only_the_client_has_lost_fails_and_the_node_goes_on(mortal):
-    place = mortal.members["node1"].address.removeprefix("tcp://")
-    with Proxy(place) as proxy:
+    address = mortal.members["node1"].address.removeprefix("tcp://")
+    with Proxy(address) as proxy:
         mortal.members["node1"] = mortal.members["node1"]._replace(address=f"tcp://{proxy.address}")
         mortal.join("node0")
         with mortal.connect() as session:

@@ -164,10 +164,10 @@ def test_a_write_casts_within_a_kind_as_for_plain_tensors(session, pair):
 
 def test_indices_may_be_global(session, pair):
     x = session.global_tensor(ROWS, pair, td.split(0))
-    places = session.global_tensor([2, 0], pair, td.split(0))
-    np.testing.assert_array_equal(x[places].numpy(), ROWS[[2, 0]])
+    indices = session.global_tensor([2, 0], pair, td.split(0))
+    np.testing.assert_array_equal(x[indices].numpy(), ROWS[[2, 0]])
     np.testing.assert_array_equal(x[x > 4].numpy(), ROWS[ROWS > 4])
-    x[places] = 0.0
+    x[indices] = 0.0
     assert x.sum().item() == ROWS[[1, 3]].sum()
 
 

@@ -72,9 +72,9 @@ class TestInANotebook:
         assert "# Cell In[12], line 3 in step\n" in routine.text
         assert Program.parse(routine.text).steps[0].location == "Cell In[12], line 3 in step"
 
-    def test_a_place_without_its_function(self):
+    def test_an_offset_without_its_function(self):
         code = compile("x = 1", FILE, "exec")
-        assert frames.describe_place(code, 0) == "Cell In[12], line 1"
+        assert frames.describe_offset(code, 0) == "Cell In[12], line 1"
 
     def test_other_files_keep_their_names(self):
         assert frames.line_in("/home/me/job.py", 3) == "/home/me/job.py:3"

@@ -174,7 +174,7 @@ class TestCallers:
         assert lines_of(session, "add") == ["fitting/models.py:2 in f0 <- fitting/models.py:2 in f1"]
 
     @each_case(
-        ("file", "depth", "job", "place"),
+        ("file", "depth", "job", "line"),
         [
             ("/home/me/job.py", 0, True, "/home/me/job.py:2"),
             (LIBRARY, 0, True, "/home/me/main.py:1"),
@@ -182,7 +182,7 @@ class TestCallers:
             (LIBRARY, 1, False, "fitting/models.py:2"),
         ],
     )
-    def test_the_place_of_a_number_is_the_programs_line(self, session, file, depth, job, place):
+    def test_the_line_of_a_number_is_the_programs_line(self, session, file, depth, job, line):
         """Without a program, the last line that is known."""
         names, known = {"x": session.asarray([1.0])}, session._core.outbox.locations
         nested(names, depth, file)
@@ -192,8 +192,8 @@ class TestCallers:
             without_a_frame(names[f"f{depth}"])
         number = known.newest
         names["x"] + 1  # another line
-        assert known.place(number) == place
-        assert known.place(number + 2) == ""
+        assert known.line_of_site(number) == line
+        assert known.line_of_site(number + 2) == ""
 
     def test_deep_recursion_in_a_library_costs_no_more_than_a_look_at_its_nearest_frames(self, session):
         """However deep it is: one location, sent once, and found again by as many lookups as it has lines."""

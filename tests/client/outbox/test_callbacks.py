@@ -15,7 +15,7 @@ from tensord.interpreter.concurrency.interrupts import SHIELD
 
 from ...each_case import each_case
 from ...interrupts.check import STRIKES, handlers_that_raise, nothing
-from ...interrupts.strikes import Place, Striker, Struck
+from ...interrupts.strikes import Checkpoint, Striker, Struck
 
 
 def made_elsewhere(lock: Any) -> CallbackLock:
@@ -43,7 +43,7 @@ def test_an_exception_while_it_is_taken_leaves_it_free(how: str) -> None:
     refusing.release()
     struck = 0
     for code, offset in passed.passed:
-        striker = Striker(Place(code, offset, 0), STRIKES[how])
+        striker = Striker(Checkpoint(code, offset, 0), STRIKES[how])
         taken = False
         with handlers_that_raise(), suppress(Struck):
             try:

@@ -329,18 +329,18 @@ def test_a_period_may_be_left_at_any_call(auto: Session, cut: int) -> None:
         x, w = ones(auto), ones(auto)
         y, v = np.ones(SIZE), np.ones(SIZE)
         for number in range(4):
-            place = cut if number == 2 else OPS
-            run_until(x, w, place, leave)
-            run_until(y, v, place, lambda _: None)
+            count = cut if number == 2 else OPS
+            run_until(x, w, count, leave)
+            run_until(y, v, count, lambda _: None)
             x, y = x * 2.0, y * 2.0
         assert w.numpy().tobytes() == v.tobytes()
         assert x.numpy().tobytes() == y.tobytes()
 
 
-def run_until(x: Any, w: Any, place: int, leave: Callable[[Any], Any]) -> None:
-    """The calls of the step up to a place."""
+def run_until(x: Any, w: Any, count: int, leave: Callable[[Any], Any]) -> None:
+    """The first calls of the step."""
     steps = calls_of_step(x, w)
-    made = [each for _, each in zip(range(place), steps, strict=False)]
+    made = [each for _, each in zip(range(count), steps, strict=False)]
     leave(made[-1] if made else x)
 
 

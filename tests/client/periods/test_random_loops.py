@@ -53,11 +53,11 @@ class Loop:
         body, pool = Random(self.seed), list(self.pool)
         kinds = KINDS if self.seed % 3 == 0 else CALLS
         size, cut = body.randrange(9, 24), body.choice([0, 0, 7])
-        for place in range(size):
+        for position in range(size):
             step = body.choice(kinds)
             operands = body.choice(pool), body.choice(pool), 0.25 * body.choice([1, number])
             pool.append(step(Given(self.session, body, *operands)))
-            if asks and cut and place == cut:
+            if asks and cut and position == cut:
                 self.read.append(self.value(pool[-1]))
         for kept in range(body.randrange(4)):
             self.pool[kept] = pool[-1 - kept]

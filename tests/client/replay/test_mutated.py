@@ -51,8 +51,8 @@ def changed(value: Any, rng: random.Random, depth: int = 0) -> Any:
         return rng.choice(OTHERS)
     if isinstance(value, tuple | list) and value:
         parts = list(value)
-        place = rng.randrange(len(parts))
-        parts[place] = changed(parts[place], rng, depth + 1)
+        position = rng.randrange(len(parts))
+        parts[position] = changed(parts[position], rng, depth + 1)
         return parts[: -1 if rng.random() < 0.05 else None]
     if type(value) is int and rng.random() < 0.5:
         return value + rng.choice((-1, 1, 2))
@@ -62,15 +62,15 @@ def changed(value: Any, rng: random.Random, depth: int = 0) -> Any:
 def mutated(entries: list[Any], rng: random.Random) -> list[Any]:
     found = list(entries)
     for _ in range(rng.choice((1, 2, 4))):
-        place, way = rng.randrange(len(found)), rng.random()
+        position, way = rng.randrange(len(found)), rng.random()
         if way < 0.75:
-            found[place] = changed(found[place], rng)
+            found[position] = changed(found[position], rng)
         elif way < 0.85:
-            del found[place]
+            del found[position]
         elif way < 0.95:
-            found.insert(rng.randrange(len(found)), found[place])
+            found.insert(rng.randrange(len(found)), found[position])
         else:
-            found[0], found[place] = found[place], found[0]
+            found[0], found[position] = found[position], found[0]
     return found
 
 

@@ -210,8 +210,8 @@ def test_random_programs_are_never_stale(session, x, seed):
         readers.append(read)
 
     def function(x: Any, keep: Any) -> Any:
-        for place, read in enumerate(readers):
-            x = x * read() + place
+        for n, read in enumerate(readers):
+            x = x * read() + n
         return x * len(keep)
 
     routine = session.routine(function)

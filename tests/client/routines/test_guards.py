@@ -164,7 +164,7 @@ def test_large_containers_and_large_modules_are_looked_at_as_far_as_it_matters(s
     monkeypatch.setitem(sys.modules, module.__name__, module)
     f = session.routine(lambda y: y * large[1] * module.last)
     assert f(x).tolist() == [1.0, 2.0]
-    assert len(f._entries._all()[0].guards._places.names) <= 514
+    assert len(f._entries._all()[0].guards._identity_guards.names) <= 514
     module.last = 2.0  # type: ignore[attr-defined]
     assert session.routine(lambda y: y * module.last)(x).tolist() == [2.0, 4.0]
     g = session.routine(lambda y: y * module.last)
@@ -179,7 +179,7 @@ def test_what_libraries_have_is_not_looked_at(session):
 
     guards = Guards(f)
     assert guards.hold()
-    names = guards._places.names
+    names = guards._identity_guards.names
     assert {"np", "math"} <= set(names)
     assert not any("." in name for name in names)
 

@@ -55,8 +55,8 @@ def in_place(g: Given) -> Any:
 
 def in_part(g: Given) -> Any:
     """A write to a part."""
-    place = g.choice.randrange(3)
-    g.x[place] = g.choice.choice([g.y[0], g.n])
+    position = g.choice.randrange(3)
+    g.x[position] = g.choice.choice([g.y[0], g.n])
     return g.x
 
 

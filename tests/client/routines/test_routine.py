@@ -144,7 +144,7 @@ def test_what_was_read_before_a_run_that_writes_is_read_again(session):
     f = session.routine(lambda x: x.__iadd__(1.0))
     x = session.asarray([1.0, 2.0, 3.0])
     for run in range(3):
-        assert [x[place].item() for place in range(3)] == [1.0 + run, 2.0 + run, 3.0 + run]
+        assert [x[n].item() for n in range(3)] == [1.0 + run, 2.0 + run, 3.0 + run]
         assert f(x) is x
 
 

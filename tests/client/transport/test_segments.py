@@ -22,8 +22,8 @@ from tensord.interpreter.wire.segments import (
     available,
     descriptor_budget,
     new_number,
+    offset_in_segment,
     open_descriptors,
-    place_of,
 )
 
 from ...each_case import each_case
@@ -34,9 +34,9 @@ COUNT = MAPPED_ARRAY // 8
 
 
 def number_of(array: Any) -> int:
-    place = place_of(array)
-    assert place is not None
-    return place[0].number
+    found = offset_in_segment(array)
+    assert found is not None
+    return found[0].number
 
 
 def test_large_arrays_are_made_in_segments_that_are_announced_once() -> None:
@@ -56,7 +56,7 @@ def sent(uploads: UploadSegments) -> int:
     """The number of a segment in which an upload was sent."""
     array = uploads.empty((COUNT,), "float64")
     assert array is not None
-    uploads.place(array)
+    uploads.in_segment(array)
     return number_of(array)
 
 
@@ -98,19 +98,19 @@ def test_what_is_free_is_bounded_and_the_longest_unused_is_dropped() -> None:
     assert open_descriptors() == before
 
 
-def test_place_copies_what_lies_elsewhere_and_nothing_else() -> None:
+def test_in_segment_copies_what_lies_elsewhere_and_nothing_else() -> None:
     uploads = UploadSegments()
     array = np.arange(float(COUNT))[::-1]
-    place = uploads.place(array)
-    assert place is not None
+    found = uploads.in_segment(array)
+    assert found is not None
     [[_, number, fd, nbytes]] = uploads.announcements()
     theirs = MemorySegment.open_peer(os.getpid(), fd, nbytes, number, True)
-    assert place == (number, 0)
+    assert found == (number, 0)
     assert (array_at(theirs, 0, (COUNT,), "float64") == array).all()
     ours = uploads.empty((COUNT,), "float64")
     assert ours is not None
-    assert uploads.place(ours) == (number_of(ours), 0)
-    assert uploads.place(np.zeros(3)) is None
+    assert uploads.in_segment(ours) == (number_of(ours), 0)
+    assert uploads.in_segment(np.zeros(3)) is None
 
 
 def test_without_descriptors_left_there_are_no_new_segments() -> None:
@@ -152,8 +152,8 @@ class Daemon:
     def map(
         self, segment: MemorySegment, hold: int, offset: int = 0, shape: Any = (COUNT,), strides: Any = None
     ) -> Any:
-        place = [segment.number, segment.fd, segment.size, offset]
-        return self.results.array(place, "float64", shape, strides, hold)
+        found = [segment.number, segment.fd, segment.size, offset]
+        return self.results.array(found, "float64", shape, strides, hold)
 
 
 def test_a_result_is_read_where_it_lies_and_cannot_be_written() -> None:
@@ -263,7 +263,7 @@ def upload_of(uploads: UploadSegments, array: Any) -> tuple[int, int] | None:
     """Send an upload from it; its place."""
     found = lent(array, None, uploads.lender)
     assert found is not None
-    return uploads.place(found[1])
+    return uploads.in_segment(found[1])
 
 
 def test_a_host_array_is_placed_where_it_lies_and_free_when_all_of_its_uploads_are() -> None:

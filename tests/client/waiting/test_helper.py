@@ -16,7 +16,7 @@ from tensord.client.waiting.helper import in_helper
 from ...behaviours.looking_inside import WAIT
 from ...puppet import eventually
 
-PLACE: ContextVar[str] = ContextVar("place", default="")
+WHO: ContextVar[str] = ContextVar("who", default="")
 
 
 class Slow:
@@ -39,9 +39,9 @@ def ended() -> bool:
 
 def test_work_has_a_thread_of_its_own_and_the_context_of_its_task():
     async def main() -> None:
-        PLACE.set("here")
-        place, thread = await in_helper(lambda: (PLACE.get(), threading.get_ident()))
-        assert place == "here"
+        WHO.set("here")
+        who, thread = await in_helper(lambda: (WHO.get(), threading.get_ident()))
+        assert who == "here"
         assert thread != threading.get_ident()
 
     asyncio.run(main())

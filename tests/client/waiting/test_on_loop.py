@@ -1,4 +1,4 @@
-"""Event loops take steps: places in program order, lines, cancellation, several loops, the end of the machine."""
+"""Event loops take steps: positions in program order, lines, cancellation, several loops, the end of the machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def turns(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-# -- places and lines --------------------------------------------------------------------------------------------------
+# -- positions and lines -----------------------------------------------------------------------------------------------
 
 
 def test_a_form_has_its_place_in_program_order_where_it_is_called(session):

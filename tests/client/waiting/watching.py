@@ -22,7 +22,7 @@ from tensord.client.waiting import steps
 from tensord.interpreter.concurrency.bell import Bell
 from tensord.interpreter.concurrency.leader_followers import LeaderFollowers
 
-PLACES: list[tuple[Any, str]] = [  # where a thread sleeps until another thread, or another process, does something
+SLEEPS: list[tuple[Any, str]] = [  # where a thread sleeps until another thread, or another process, does something
     (Bell, "sleep"),
     (LeaderFollowers, "wait"),
     (LeaderFollowers, "serve_once"),
@@ -42,7 +42,7 @@ PLACES: list[tuple[Any, str]] = [  # where a thread sleeps until another thread,
 def watch(patch: pytest.MonkeyPatch) -> list[str]:
     """What this thread sleeps in from now on, by name."""
     found: list[str] = []
-    for owner, name in PLACES:
+    for owner, name in SLEEPS:
         patch.setattr(owner, name, noting(getattr(owner, name), f"{owner.__name__}.{name}", found))
     return found
 

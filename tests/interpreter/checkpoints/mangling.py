@@ -208,8 +208,8 @@ def check_sound(generation: Generation) -> None:
         assert record.meta is None or record.meta.nbytes == record.nbytes
         assert 0 <= record.offset <= record.offset + record.nbytes <= generation.files[record.file]
         assert 0 <= record.crc < 2**32
-    places = sorted({record.place for _, record in generation.records()})
-    for (file, offset, nbytes), (next_file, next_offset, _) in itertools.pairwise(places):
+    ranges = sorted({record.byte_range for _, record in generation.records()})
+    for (file, offset, nbytes), (next_file, next_offset, _) in itertools.pairwise(ranges):
         assert file != next_file or offset + nbytes <= next_offset
     assert {record.file for _, record in generation.records()} == generation.files.keys()
 

@@ -78,7 +78,7 @@ def test_generations_are_those_of_a_model(tmp_path_factory, steps):
 def test_the_script_moves_values_and_shares_files(tmp_path):
     """What the tests of deaths, full disks and losses of power play is worth playing."""
     play = Play(tmp_path / "checkpoints")
-    places: dict[int, set[tuple[int, int, int]]] = {}  # of a value, by its checksum
+    ranges: dict[int, set[tuple[int, int, int]]] = {}  # of a value, by its checksum
     files = []
 
     def look(number: int) -> None:
@@ -87,11 +87,11 @@ def test_the_script_moves_values_and_shares_files(tmp_path):
         files.append(set(generation.files))
         for _, record in generation.records():
             if record.nbytes:
-                places.setdefault(record.crc, set()).add(record.place)
+                ranges.setdefault(record.crc, set()).add(record.byte_range)
 
     play.acknowledged = look
     play.play(STEPS)
     assert len(files) == 4
-    assert sum(len(found) - 1 for found in places.values()) > 1, "too few values were moved"
+    assert sum(len(found) - 1 for found in ranges.values()) > 1, "too few values were moved"
     assert all(one & other for one, other in itertools.pairwise(files)), "nothing was kept"
     assert max(map(len, files)) > 2, "no large value had a file of its own"

@@ -169,7 +169,7 @@ def test_a_chunk_is_summed_from_the_rank_of_its_number_on() -> None:
 
 
 def reads_of(step: CollectiveStep) -> list[tuple[int, int]]:
-    return [(place.rank, place.chunk) for place in (step.source, step.base) if place is not None and place.chunk >= 0]
+    return [(each.rank, each.chunk) for each in (step.source, step.base) if each is not None and each.chunk >= 0]
 
 
 def test_a_step_reads_only_chunks_that_were_written_before() -> None:

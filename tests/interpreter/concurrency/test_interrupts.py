@@ -367,8 +367,8 @@ class TestTheLock:
         class Waiting(list[tuple[Bell, float]]):
             """Says when somebody waits."""
 
-            def append(self, place: tuple[Bell, float]) -> None:
-                super().append(place)
+            def append(self, waiter: tuple[Bell, float]) -> None:
+                super().append(waiter)
                 waits.set()
 
         lock._waiting = Waiting()

@@ -164,8 +164,8 @@ def mangled_npz(arrays: Arrays, rnd: random.Random) -> bytes:
     if at >= 0:
         local, member, width = rnd.choice(((4, 6, 2), (6, 8, 2), (8, 10, 2), (14, 16, 4), (18, 20, 4), (22, 24, 4)))
         number = (rnd.choice(NUMBERS) & (256**width - 1)).to_bytes(width, "little")
-        for place in (local, at + member):
-            content = content[:place] + number + content[place + width :]
+        for offset in (local, at + member):
+            content = content[:offset] + number + content[offset + width :]
     return content
 
 

@@ -86,7 +86,7 @@ def test_several_files_are_placed_and_their_directory_is_flushed_once(tmp_path, 
     for name in "xyz":
         file = DurableFile(folder, name)
         file.write(b"bytes")
-        identity = file.place()
+        identity = file.rename()
         assert identity == Identity.of((tmp_path / name).stat())
         assert not file.is_open
     assert folder not in flushed

@@ -148,8 +148,8 @@ def on_shares(
     for signature, parts in zip(chosen, grid, strict=True):
         calls = divided(calls, signature, parts)
     found = []
-    for place, piece in enumerate(calls):
-        operands = [devices[place] for devices in given]
+    for part, piece in enumerate(calls):
+        operands = [devices[part] for devices in given]
         assert tuple(map(meta_of, operands)) == piece.metas, "shares and divided calls disagree"
         frozen = op.freeze(piece.attributes)
         assert dict(frozen) == dict(piece.attributes), "the attributes are not in their normal form"

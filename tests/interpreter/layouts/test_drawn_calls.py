@@ -77,10 +77,10 @@ def test_a_basic_index_keeps_whole_axes(shape, dtype, data):
 @given(st.lists(st.sampled_from([4, 2, 3, 5, 1]), min_size=2, max_size=4).map(tuple), DTYPES, st.data())
 def test_tensors_that_select_keep_the_other_axes(shape, dtype, data):
     common = data.draw(st.sampled_from([(2,), (3, 2), (1,), (5,)]))
-    places = data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1, max_size=2))
-    shapes = [common[-data.draw(st.integers(1, len(common))) :] for _ in places]
-    selectors = [values(one, "int64", n) % shape[n] for one, n in zip(shapes, sorted(places), strict=True)]
-    index: tuple[Any, ...] = tuple("tensor" if n in places else slice(None) for n in range(len(shape)))
+    axes = data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1, max_size=2))
+    shapes = [common[-data.draw(st.integers(1, len(common))) :] for _ in axes]
+    selectors = [values(one, "int64", n) % shape[n] for one, n in zip(shapes, sorted(axes), strict=True)]
+    index: tuple[Any, ...] = tuple("tensor" if n in axes else slice(None) for n in range(len(shape)))
     if data.draw(st.booleans()):
         index = (*index, None)
     x = values(shape, dtype)

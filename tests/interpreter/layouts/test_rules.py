@@ -108,7 +108,7 @@ def test_what_is_inexact_on_one_share_is_inexact():
 
 def test_attributes_are_made_those_of_the_share():
     def rule(one: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-        return matching(one, [["i"]], [["i"]], localise=lambda _, piece, _place: {"shape": results([piece])[0]})
+        return matching(one, [["i"]], [["i"]], localise=lambda _, piece, _part: {"shape": results([piece])[0]})
 
     given = call((5,), out=(5,), shape=(5,))
     assert [one.attributes for one in divided([given], signatures(Op(rule), [given], 2)[0], 2)] == [

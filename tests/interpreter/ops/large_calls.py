@@ -206,12 +206,12 @@ def every_case() -> list[Case]:
         found += of_transforms(dtype)
     found += of_matrices(D)
     missing = REGISTRY.keys() - {case.op for case in found}
-    for place, name in enumerate(sorted(missing)):
+    for position, name in enumerate(sorted(missing)):
         op = REGISTRY[name]
         if op.library is not None:  # slow, with temporaries of many times the operand
             found += calls(name, *[some(D, 96, 96)] * op.inputs)
             continue
         usual = D if D in op.dtypes[0] else I1
-        for dtype in (usual, (I1, H, C)[place % 3]):
+        for dtype in (usual, (I1, H, C)[position % 3]):
             found += calls(name, *[some(dtype)] * max(op.inputs, op.least))
     return found

@@ -48,8 +48,8 @@ ELSEWHERE = {"cross_entropy", "cross_entropy_grad"}  # in nn/test_cross_entropy.
 def cases() -> Iterator[Any]:
     for name, listed in CASES.items():
         for dtype in DTYPES:
-            for place, (shapes, attributes) in enumerate(listed):
-                yield pytest.param(name, dtype, shapes, attributes, id=f"{name}-{dtype}-{place}")
+            for number, (shapes, attributes) in enumerate(listed):
+                yield pytest.param(name, dtype, shapes, attributes, id=f"{name}-{dtype}-{number}")
 
 
 def test_each_direct_kernel_is_compared_here() -> None:

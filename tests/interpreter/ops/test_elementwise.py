@@ -28,7 +28,7 @@ SHAPES = [(3, 4), (4,), (3, 1)]
 
 @st.composite
 def operands(draw, count):
-    """(shape, dtype) per tensor, or a Python scalar in one place."""
+    """(shape, dtype) per tensor, or a Python scalar at one position."""
     shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=count, max_dims=3, min_side=0, max_side=3))
     tensors = [(shape, draw(st.sampled_from(sorted(DTYPES)))) for shape in shapes.input_shapes]
     if count > 1 and draw(st.booleans()):
@@ -51,17 +51,17 @@ def mix(arguments):
 
 @each_case("name", UFUNCS)
 def test_ufuncs(name, evaluate, make, assert_same):
-    """Each dtype by itself; beside its own and two others, and each kind of number, in both places."""
+    """Each dtype by itself; beside its own and two others, and each kind of number, at both positions."""
     dtypes, turn = sorted(DTYPES), UFUNCS.index(name)
-    for place, dtype in enumerate(dtypes, turn):
-        x = make(SHAPES[place % 3], dtype, 0)
+    for position, dtype in enumerate(dtypes, turn):
+        x = make(SHAPES[position % 3], dtype, 0)
         if REGISTRY[name].inputs == 1:
             compare(name, (x,), evaluate, assert_same)
             continue
-        for other in (dtype, dtypes[(place * 5 + turn) % len(dtypes)], dtypes[(place + turn) % len(dtypes)]):
-            y = make(SHAPES[(place + turn) % 3], other, 1)
+        for other in (dtype, dtypes[(position * 5 + turn) % len(dtypes)], dtypes[(position + turn) % len(dtypes)]):
+            y = make(SHAPES[(position + turn) % 3], other, 1)
             compare(name, (x, y), evaluate, assert_same)
-        number = NUMBERS[(place + turn) % len(NUMBERS)]
+        number = NUMBERS[(position + turn) % len(NUMBERS)]
         compare(name, (x, number), evaluate, assert_same)
         compare(name, (number, x), evaluate, assert_same)
 

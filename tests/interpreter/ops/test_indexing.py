@@ -1,4 +1,4 @@
-"""Indexing by tensors whose places in the index are apart, against NumPy, on array modules of either kind."""
+"""Indexing by tensors whose positions in the index are apart, against NumPy, on array modules of either kind."""
 
 from __future__ import annotations
 

@@ -50,10 +50,10 @@ def test_downwards_equal_elements_keep_their_order(evaluate, x):
     assert evaluate("argsort", x, descending=True).tolist() == expected
 
 
-@pytest.mark.parametrize(("descending", "places"), [(False, [1, 2, 0, 3]), (True, [0, 3, 2, 1])])
-def test_nan_counts_as_the_largest(evaluate, descending, places):
+@pytest.mark.parametrize(("descending", "indices"), [(False, [1, 2, 0, 3]), (True, [0, 3, 2, 1])])
+def test_nan_counts_as_the_largest(evaluate, descending, indices):
     x = np.array([np.nan, -1, np.inf, np.nan])
-    assert evaluate("argsort", x, descending=descending).tolist() == places
+    assert evaluate("argsort", x, descending=descending).tolist() == indices
 
 
 @each_case("dtype", ["int8", "int64", "uint8", "uint64"])

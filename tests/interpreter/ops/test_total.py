@@ -86,8 +86,8 @@ def operands_of(op: OpDef, dtype: str, others: str) -> Iterator[list[Any]]:
         for shape in ((24,), (4, 6), (8, 3), (0,), (0, 3), (2, 0), ()):
             yield [x[: math.prod(shape)].reshape(shape)] * count
         turn = (TOTAL.index(op.name) + list(DTYPES).index(dtype)) % 2
-        for place, number in itertools.product(range(count), SCALARS[turn::2]):
-            yield [*[x] * place, number, *[x] * (count - 1 - place)]
+        for position, number in itertools.product(range(count), SCALARS[turn::2]):
+            yield [*[x] * position, number, *[x] * (count - 1 - position)]
 
 
 def dtypes_of(op: OpDef) -> Iterator[tuple[str, str]]:

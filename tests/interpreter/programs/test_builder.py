@@ -342,12 +342,12 @@ def test_a_move_is_a_value_with_another_home():
     assert (builder.metas[1], builder.homes[1], builder.variables[1]) == (VECTOR, 3, 1)
 
 
-def test_a_print_has_a_place_for_each_value():
+def test_a_print_has_none_in_a_part_for_each_value():
     builder = with_parameters(VECTOR)
     builder.print(["x =", None], [0], sep="")
     assert builder.steps[0].device == NO_DEVICE
-    refuses(builder, ProtocolError, "as many places", lambda b: b.print(["x"], [0]))
-    refuses(builder, ProtocolError, "as many places", lambda b: b.print([None, None], [0]))
+    refuses(builder, ProtocolError, "None in as many parts", lambda b: b.print(["x"], [0]))
+    refuses(builder, ProtocolError, "None in as many parts", lambda b: b.print([None, None], [0]))
     for parts, sep in (([1], " "), ([b"x"], " "), (["x"], None), (["x"], 1)):
         refuses(builder, ProtocolError, "has texts", lambda b, p=parts, s=sep: b.print(p, [], s))
     for parts, sep in ((["\ud800"], " "), (["x"], "\udfff")):

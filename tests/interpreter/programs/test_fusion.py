@@ -24,7 +24,7 @@ def fusions(program: Program) -> list[Fusion]:
     return find_fusions(program, least=1)
 
 
-def places(program: Program) -> list[tuple[int, ...]]:
+def fused_steps(program: Program) -> list[tuple[int, ...]]:
     return [fusion.steps for fusion in fusions(program)]
 
 
@@ -42,7 +42,7 @@ def test_comparisons_choices_casts_and_broadcasting_belong(builder: Writer) -> N
     mask = builder.call("less", builder.call("add", 0, row), number)
     chosen = builder.call("where", mask, 1, builder.constant(0.0))
     program = builder.finish([builder.call("astype", chosen, dtype="float16")])
-    assert places(program) == [(0, 1, 2, 3)]
+    assert fused_steps(program) == [(0, 1, 2, 3)]
 
 
 def test_what_somebody_else_needs_is_an_output(builder: Writer) -> None:
@@ -68,7 +68,7 @@ def test_what_reads_a_value_in_between_closes_the_fusion(builder: Writer, betwee
     else:
         builder.call(between, value)
     program = builder.finish([builder.call("sqrt", builder.call("exp", value))])
-    assert places(program) == [(0, 1), (3, 4)]
+    assert fused_steps(program) == [(0, 1), (3, 4)]
 
 
 def test_what_touches_nothing_in_between_does_not(builder: Writer) -> None:
@@ -76,7 +76,7 @@ def test_what_touches_nothing_in_between_does_not(builder: Writer) -> None:
     builder.call("inv", 0)
     builder.print([None], [1])
     builder.call("exp", 2)
-    assert places(builder.finish([builder.call("sqrt", value)])) == [(0, 4)]
+    assert fused_steps(builder.finish([builder.call("sqrt", value)])) == [(0, 4)]
 
 
 def test_a_write_of_what_a_fusion_reads_closes_it(builder: Writer) -> None:
@@ -97,12 +97,12 @@ def test_ops_that_may_fail_or_have_another_shape_or_device_do_not_belong(builder
 def test_ops_on_the_same_operand_belong_together(builder: Writer) -> None:
     first, second = builder.call("sqrt", 0), builder.call("exp", 0)
     other = builder.call("abs", 1)
-    assert places(builder.finish([first, second, other])) == [(0, 1)]
+    assert fused_steps(builder.finish([first, second, other])) == [(0, 1)]
 
 
 def test_two_fusions_become_one_where_they_meet(builder: Writer) -> None:
     left, right = builder.call("sqrt", builder.call("abs", 0)), builder.call("exp", builder.call("negative", 1))
-    assert places(builder.finish([builder.call("add", left, right)])) == [(0, 1, 2, 3, 4)]
+    assert fused_steps(builder.finish([builder.call("add", left, right)])) == [(0, 1, 2, 3, 4)]
 
 
 def test_a_write_in_place_is_over_the_input(builder: Writer) -> None:
@@ -175,14 +175,14 @@ def test_reductions_whose_order_depends_on_more_than_the_row_stay_outside(
     builder: Writer, op: str, attributes: dict[str, Any], dtype: str
 ) -> None:
     root = builder.call("sqrt", builder.call("square", tall(builder, dtype)))
-    assert places(builder.finish([builder.call(op, root, **attributes)])) == [(0, 1)]
+    assert fused_steps(builder.finish([builder.call(op, root, **attributes)])) == [(0, 1)]
 
 
 def test_a_reduction_into_a_tensor_stays_outside(builder: Writer) -> None:
     x, target = tall(builder), builder.captured(Meta.of((6, 1), "float32"))
     root = builder.call("sqrt", builder.call("square", x))
     builder.op("sum", [root], {"axis": -1, "keepdims": True}, into=[target])
-    assert places(builder.finish([])) == [(0, 1)]
+    assert fused_steps(builder.finish([])) == [(0, 1)]
 
 
 def test_what_drops_the_axes_of_rows_is_read_by_no_step_of_the_fusion(builder: Writer) -> None:
@@ -190,19 +190,19 @@ def test_what_drops_the_axes_of_rows_is_read_by_no_step_of_the_fusion(builder: W
     x = builder.call("square", 0)
     sums = builder.call("sum", x, axis=-1)
     program = builder.finish([builder.call("sqrt", builder.call("add", x, sums))])
-    assert places(program) == [(0, 1), (2, 3)]
+    assert fused_steps(program) == [(0, 1), (2, 3)]
 
 
 def test_reductions_along_different_axes_are_in_different_fusions(builder: Writer) -> None:
     x = builder.call("square", builder.captured(Meta.of((3, 4, 5), "float32")))
     one = builder.call("max", x, axis=-1)
-    assert places(builder.finish([x, one, builder.call("max", x, axis=[1, 2])])) == [(0, 1)]
+    assert fused_steps(builder.finish([x, one, builder.call("max", x, axis=[1, 2])])) == [(0, 1)]
 
 
 @each_case("shape", [(2, (1 << 16) + 1), (1, 5), (5, 1)])
 def test_rows_are_several_and_no_longer_than_the_cache(builder: Writer, shape: tuple[int, int]) -> None:
     x = builder.call("square", builder.captured(Meta.of(shape, "float32")))
-    assert not places(builder.finish([x, builder.call("sum", x, axis=-1)]))
+    assert not fused_steps(builder.finish([x, builder.call("sum", x, axis=-1)]))
 
 
 def test_small_tensors_are_looked_at_where_they_have_an_element_for_each_row_of_a_large_one(builder: Writer) -> None:

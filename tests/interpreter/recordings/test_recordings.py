@@ -143,16 +143,16 @@ def test_no_byte_can_be_changed_unnoticed(tmp_path):
     start = whole.index(b"\n") + 1
     rng = random.Random(3)
     path = tmp_path / "changed.rec"
-    changes = [(place, rng.randrange(256)) for place in range(start, len(whole))]
+    changes = [(offset, rng.randrange(256)) for offset in range(start, len(whole))]
     kinds = [(start + 9, kind) for kind in EntryKind]  # of the first entry
-    for place, value in (*changes, *kinds):
-        if whole[place] == value:
+    for offset, value in (*changes, *kinds):
+        if whole[offset] == value:
             continue
-        path.write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
+        path.write_bytes(whole[:offset] + bytes([value]) + whole[offset + 1 :])
         try:
             with RecordingReader(path) as reader:
                 found = [reader.value(1), list(reader.entries())]
-                assert reader.ended, f"{place}: {found}"  # a length that leads beyond the end
+                assert reader.ended, f"{offset}: {found}"  # a length that leads beyond the end
         except (ProtocolError, KeyError) as error:
             assert "changed.rec" in str(error)  # noqa: PT017
 

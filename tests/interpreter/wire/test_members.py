@@ -94,16 +94,16 @@ def test_whatever_comes_is_a_member_or_refused(row):
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "ports"),
     [
         ("10.0.0.5:7701", PortRange("10.0.0.5", 7701, 7701)),
         ("host-1:7701-7800", PortRange("host-1", 7701, 7800)),
         ("[::1]:0", PortRange("::1", 0, 0)),
     ],
 )
-def test_places_to_take_values_at(text, place):
-    assert PortRange.of(text) == place
-    assert PortRange.of(place.at(7701)) == PortRange(place.host, 7701, 7701)
+def test_places_to_take_values_at(text, ports):
+    assert PortRange.of(text) == ports
+    assert PortRange.of(ports.at(7701)) == PortRange(ports.host, 7701, 7701)
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:8-7", "host:70000", "host:0-9", "h h:1", "::1:7", "[x]:1"])

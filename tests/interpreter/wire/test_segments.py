@@ -21,8 +21,8 @@ from tensord.interpreter.wire.segments import (
     array_at,
     available,
     new_number,
+    offset_in_segment,
     open_descriptors,
-    place_of,
     segment_of,
 )
 
@@ -168,11 +168,11 @@ def test_places_are_found_through_any_view() -> None:
     segment = MemorySegment.create(1 << 16, new_number())
     array = array_at(segment, 64, (8, 16), "float32")
     for view, offset in ((array, 64), (array[2:, 3:], 64 + 2 * 64 + 12), (array.T, 64), (array[::-1], 64 + 7 * 64)):
-        assert place_of(view) == (segment, offset)
+        assert offset_in_segment(view) == (segment, offset)
         again = array_at(segment, offset, view.shape, view.dtype, view.strides)
         assert again.__array_interface__["data"] == view.__array_interface__["data"]
     assert segment_of(np.frombuffer(segment, np.uint8)[5:]) is segment
-    assert place_of(np.zeros(3)) is None
+    assert offset_in_segment(np.zeros(3)) is None
 
 
 @each_case(

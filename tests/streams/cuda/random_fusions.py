@@ -115,11 +115,11 @@ def some(meta: Meta, seed: int) -> Any:
 def arguments(program: Program, fusion: Fusion, seed: int = 0) -> list[Any]:
     """Operands and results of a fusion; a result that it writes over an operand is that operand."""
     given: list[Any] = []
-    for place, n in enumerate(fusion.inputs):
+    for position, n in enumerate(fusion.inputs):
         meta = program.metas[n] if n >= 0 else None
         number = program.numbers[~n] if n < 0 else None
         value = 0.3 if number is not None and number.op == "parameter" else None if number is None else number.value
-        given.append(value if meta is None else some(meta, seed + place))
+        given.append(value if meta is None else some(meta, seed + position))
     for n, over in zip(fusion.outputs, fusion.over, strict=True):
         meta = program.metas[n]
         assert meta is not None

@@ -95,27 +95,27 @@ def test_graphs_whose_arguments_change_at_random_give_the_bits_of_the_lists(benc
     def drawn() -> list[tuple[int, ...]]:
         return [tuple(rng.randrange(len(arrays)) for _ in range(3)) for _ in kernels]
 
-    def calls(of: Any, places: Any) -> list[Any]:
+    def calls(of: Any, arguments: Any) -> list[Any]:
         found = []
-        for kernel, (x, y, out) in zip(kernels, places, strict=True):
+        for kernel, (x, y, out) in zip(kernels, arguments, strict=True):
             own = isinstance(kernel, Own)
             found.append((kernel, [of[x], 1 / (x + 1), of[y], of[out]] if own else [of[x], of[y], of[out]]))
         return found
 
     moving = [
-        Moving(call, place, read=place < 2, written=place == 2)
+        Moving(call, number, read=number < 2, written=number == 2)
         for call, kernel in enumerate(kernels)
-        for place in range(3)
+        for number in range(3)
         if not isinstance(kernel, Own)
     ]
     graph = bench.graph(calls(arrays, drawn()), moving)
 
     def turns() -> None:
         for _ in range(5):
-            places = drawn()
-            assert all(graph.patch(n, given) for n, (_, given) in enumerate(calls(arrays, places)))
+            arguments = drawn()
+            assert all(graph.patch(n, given) for n, (_, given) in enumerate(calls(arrays, arguments)))
             graph.launch()
-            for kernel, given in calls(twins, places):
+            for kernel, given in calls(twins, arguments):
                 kernel(*given)
 
     bench.run(turns)

@@ -228,8 +228,8 @@ class Launch:
         if isinstance(self.function, np.ufunc) and len(args) > self.function.nin:
             kwargs["out"] = args[self.function.nin :]
             args = args[: self.function.nin]
-        elif (place := place_of_out(self.function)) is not None and len(args) == place + 1:
-            args, kwargs["out"] = args[:place], args[place]
+        elif (position := position_of_out(self.function)) is not None and len(args) == position + 1:
+            args, kwargs["out"] = args[:position], args[position]
         out = kwargs.pop("out", None)
         out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
         outs = [] if out is None else [out] if isinstance(out, Array) else list(out)
@@ -245,12 +245,12 @@ class Launch:
         result = self.rehearse(native_args, native_kwargs)
         many = isinstance(result, tuple | list)
         if outs:
-            for place, target in enumerate(outs):
-                self.launch_into(target, place if many else None, native_args, native_kwargs)
+            for position, target in enumerate(outs):
+                self.launch_into(target, position if many else None, native_args, native_kwargs)
             return out
         if not many:
             return self.wrap(result, used, None, native_args, native_kwargs)
-        wrapped = [self.wrap(one, used, place, native_args, native_kwargs) for place, one in enumerate(result)]
+        wrapped = [self.wrap(one, used, position, native_args, native_kwargs) for position, one in enumerate(result)]
         return result._make(wrapped) if hasattr(result, "_make") else type(result)(wrapped)
 
     def rehearse(self, args: Any, kwargs: Any) -> Any:
@@ -270,22 +270,22 @@ class Launch:
     def wait(self) -> None:
         self.gpu.drain(current_queue(self.gpu))
 
-    def wrap(self, result: Any, used: list[Array], place: int | None, args: Any, kwargs: Any) -> Any:
+    def wrap(self, result: Any, used: list[Array], position: int | None, args: Any, kwargs: Any) -> Any:
         if self.name in VALUES or not isinstance(result, np.ndarray | np.generic):
             return result
         for array in used:
             if isinstance(result, np.ndarray) and np.may_share_memory(result, array.native):
                 return Array.over(result, array)
         made = Array(result.shape, result.dtype)
-        self.launch_into(made, place, args, kwargs)
+        self.launch_into(made, position, args, kwargs)
         return made
 
-    def launch_into(self, target: Array, place: int | None, args: Any, kwargs: Any) -> None:
+    def launch_into(self, target: Array, position: int | None, args: Any, kwargs: Any) -> None:
         into = target.native
 
         def run() -> None:
             result = self.function(*args, **kwargs)
-            np.copyto(into, result if place is None else result[place], casting="same_kind")
+            np.copyto(into, result if position is None else result[position], casting="same_kind")
 
         self.launch(run)
 
@@ -298,7 +298,7 @@ class Launch:
 
 
 @cache
-def place_of_out(function: Any) -> int | None:
+def position_of_out(function: Any) -> int | None:
     """Which positional argument of a function that is no ufunc is its `out`; None if it has none."""
     try:
         parameters = signature(function).parameters.values()

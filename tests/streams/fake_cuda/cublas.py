@@ -79,11 +79,11 @@ class Library:
 
     def _multiply_anywhere(self, kind: int, handle: Any, *given: Any) -> int:
         ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, count = [each.value for each in given]
-        places = (a, lda, None), (b, ldb, None), (c, ldc, None)
+        operands = (a, lda, None), (b, ldb, None), (c, ldc, None)
         compute = 68 if DTYPES[kind] in "fF" else 70
-        return self._multiply(handle, (ta, tb, m, n, k, count), (alpha, beta), places, (kind,) * 3, compute)
+        return self._multiply(handle, (ta, tb, m, n, k, count), (alpha, beta), operands, (kind,) * 3, compute)
 
-    def _multiply(self, handle: Any, sizes: Any, factors: Any, places: Any, types: Any, compute: int) -> int:
+    def _multiply(self, handle: Any, sizes: Any, factors: Any, operands: Any, types: Any, compute: int) -> int:
         found = self.handles[handle.value]
         dtype = DTYPES[types[0]]
         if len(set(types)) > 1 or dtype not in COMPUTE[compute]:
@@ -91,25 +91,25 @@ class Library:
         assert found.workspace, "the library would take a workspace of its own, which no graph may"
         alpha, beta = (np.frombuffer(ctypes.string_at(each, np.dtype(dtype).itemsize), dtype)[0] for each in factors)
         assert (alpha, beta) == (1, 0)
-        run = partial(multiply, self.gpu, np.dtype(dtype), sizes, places, (found.workspace, found.size))
+        run = partial(multiply, self.gpu, np.dtype(dtype), sizes, operands, (found.workspace, found.size))
         self.gpu.enqueue(self.gpu.queues[found.stream], run)
         return 0
 
 
-def multiply(gpu: Gpu, dtype: Any, sizes: Any, places: Any, workspace: tuple[int, int]) -> None:
+def multiply(gpu: Gpu, dtype: Any, sizes: Any, operands: Any, workspace: tuple[int, int]) -> None:
     """A stack of products of matrices whose columns lie one after the other: C = A B. In rows, that is C' = B' A'."""
     transposed_a, transposed_b, m, n, k, count = sizes
     at(gpu, workspace[0], (workspace[1],), np.uint8)[...] = 0x5A
     for i in range(count):
-        (a, lda), (b, ldb), (c, ldc) = (place_of(gpu, place, i, dtype) for place in places)
+        (a, lda), (b, ldb), (c, ldc) = (address_and_stride(gpu, operand, i, dtype) for operand in operands)
         left = matrix(gpu, b, (n, k), dtype, ldb, transposed_b)
         right = matrix(gpu, a, (k, m), dtype, lda, transposed_a)
         np.matmul(left, right, out=matrix(gpu, c, (n, m), dtype, ldc, 0))
 
 
-def place_of(gpu: Gpu, place: tuple[int, int, int | None], i: int, dtype: Any) -> tuple[int, int]:
+def address_and_stride(gpu: Gpu, operand: tuple[int, int, int | None], i: int, dtype: Any) -> tuple[int, int]:
     """Where the i-th matrix lies, and how far its lines are apart. Without a step the address is that of addresses."""
-    address, lines, step = place
+    address, lines, step = operand
     if step is None:
         return int(at(gpu, address + 8 * i, (1,), np.uint64)[0]), lines
     return address + i * step * dtype.itemsize, lines

@@ -52,8 +52,8 @@ class Regions:
     def find(self, address: int, nbytes: int) -> Any:
         """The owner of the piece in which these bytes lie, or None."""
         with self._lock:
-            place = bisect_right(self._starts, address) - 1
-            start = self._starts[place] if place >= 0 else 0
+            index = bisect_right(self._starts, address) - 1
+            start = self._starts[index] if index >= 0 else 0
             owner = self._owners.get(start)  # None while a finalizer is about to remove it
         return owner if owner is not None and address + nbytes <= start + owner.size else None
 

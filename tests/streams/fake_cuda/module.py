@@ -91,15 +91,15 @@ class Transform(arrays.Launch):
 
     inside: Any  # `cupy.fft._fft`
 
-    def launch_into(self, target: Any, place: int | None, args: Any, kwargs: Any) -> None:
+    def launch_into(self, target: Any, position: int | None, args: Any, kwargs: Any) -> None:
         source = args[0]
         if not isinstance(source, np.ndarray):  # frequencies are no transform
-            super().launch_into(target, place, args, kwargs)
+            super().launch_into(target, position, args, kwargs)
             return
         area = self.inside.get_plan_cache().area(source.nbytes)
         between: Any = np.ndarray(source.shape, source.dtype, area.native)
         self.launch(lambda: np.copyto(between, source))
-        super().launch_into(target, place, (between, *args[1:]), kwargs)
+        super().launch_into(target, position, (between, *args[1:]), kwargs)
 
 
 class Product(arrays.Launch):
@@ -107,13 +107,13 @@ class Product(arrays.Launch):
 
     library: Any
 
-    def launch_into(self, target: Any, place: int | None, args: Any, kwargs: Any) -> None:
+    def launch_into(self, target: Any, position: int | None, args: Any, kwargs: Any) -> None:
         x, y = args
         own = target.native.dtype.kind in "biu" or not target.native.ndim or not target.native.size
         if not own:  # integers and products of vectors have kernels of CuPy's own
             cublas.handle_of_thread(self.gpu)
         if own or current_queue(self.gpu).capture is None:
-            super().launch_into(target, place, args, kwargs)
+            super().launch_into(target, position, args, kwargs)
         else:
             cublas.product(self.gpu, self.library, x, y, target.native)
 

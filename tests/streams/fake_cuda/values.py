@@ -48,20 +48,20 @@ class Values(np.ndarray):
         """
         key, value, whole = plain(key), plain(value), plain(self)
         keys = key if isinstance(key, tuple) else (key,)
-        arrays = [(place, each) for place, each in enumerate(keys) if isinstance(each, np.ndarray)]
+        arrays = [(position, each) for position, each in enumerate(keys) if isinstance(each, np.ndarray)]
         if len(arrays) == 1:
-            place, only = arrays[0]
+            position, only = arrays[0]
             if only.dtype == np.bool_ and not only.any():
                 return
             if only.dtype.kind == "i" and only.size and only.min() < 0:
-                length = whole.shape[axis_at(keys, place, whole.ndim)]
+                length = whole.shape[axis_at(keys, position, whole.ndim)]
                 if int(only[only < 0].max()) + length > np.iinfo(only.dtype).max:
                     raise IllegalAddress
         if not any(isinstance(each, np.ndarray) and each.dtype.kind in "iu" for each in keys):
             whole[key] = value
             return
-        places = np.arange(whole.size).reshape(whole.shape)[key]
-        whole.flat[places.ravel()[::-1]] = np.broadcast_to(value, places.shape).ravel()[::-1]
+        positions = np.arange(whole.size).reshape(whole.shape)[key]
+        whole.flat[positions.ravel()[::-1]] = np.broadcast_to(value, positions.shape).ravel()[::-1]
 
     def fill(self, value: Any) -> None:
         """Any zero is bytes of zero."""
@@ -83,12 +83,12 @@ class Values(np.ndarray):
         return call(np.clip, self, *args, **options)
 
 
-def axis_at(keys: tuple[Any, ...], place: int, ndim: int) -> int:
-    """The axis that the key in that place indexes."""
+def axis_at(keys: tuple[Any, ...], position: int, ndim: int) -> int:
+    """The axis that the key at that position indexes."""
     consuming = [each is not None and each is not Ellipsis for each in keys]
-    if any(each is Ellipsis for each in keys[:place]):
-        return ndim - sum(consuming[place:])
-    return sum(consuming[:place])
+    if any(each is Ellipsis for each in keys[:position]):
+        return ndim - sum(consuming[position:])
+    return sum(consuming[:position])
 
 
 def call(function: Any, *args: Any, **options: Any) -> Any:

@@ -197,9 +197,9 @@ def words_of(leads: bool) -> list[Word]:
 
 
 @pytest.mark.parametrize("leads", [True, False])
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("position", [0, 1, 2])
 @pytest.mark.parametrize("lie", ["digest", "form", "early"])
-def test_a_lie_in_any_word_fails_the_launch_and_no_other(leads: bool, place: int, lie: str) -> None:
+def test_a_lie_in_any_word_fails_the_launch_and_no_other(leads: bool, position: int, lie: str) -> None:
     """The two honest nodes are told; what they do beside it goes on."""
     liar_node, honest = ("node0", "node1") if leads else ("node1", "node0")
     world = World(NODES[:2])
@@ -207,22 +207,22 @@ def test_a_lie_in_any_word_fails_the_launch_and_no_other(leads: bool, place: int
     liar = Liar(world, liar_node, honest)
     world.begin("x", honest)
     words = words_of(leads)
-    for word in words[:place] if lie != "early" else ():
+    for word in words[:position] if lie != "early" else ():
         liar.say(word, id_=b"an id")
         advance(world, honest)
     told: dict[str, tuple[Word, bytes, Meta]] = {
-        "digest": (words[place], bytes(32), FORM),
-        "form": (words[place], DIGEST, Meta.of((1 << 20,), "uint8")),
-        "early": (words[max(place, 1)], DIGEST, FORM),
+        "digest": (words[position], bytes(32), FORM),
+        "form": (words[position], DIGEST, Meta.of((1 << 20,), "uint8")),
+        "early": (words[max(position, 1)], DIGEST, FORM),
     }
     word, digest, form = told[lie]
     liar.say(word, digest, b"an id", form)
     world.run()
     error = world.outcome("x", honest)
-    if place == 2 and lie != "early" and not leads:
+    if position == 2 and lie != "early" and not leads:
         assert error is None or isinstance(error, TensordError)
     else:
-        assert place == 2 or isinstance(error, TensordError)
+        assert position == 2 or isinstance(error, TensordError)
     assert world.gangs["x", honest].state is State.OVER
     assert not world.turns[honest]._asked
     check_others(world)

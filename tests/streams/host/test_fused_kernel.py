@@ -91,9 +91,9 @@ def fusion_of(op: OpDef, operands: list[Any], attributes: dict[str, Any]) -> tup
     builder = Builder()
     try:
         values = [builder.parameter(meta_of(x)) if isinstance(x, np.ndarray) else -1 for x in operands]
-        for place, operand in enumerate(operands):
-            if values[place] < 0:
-                values[place] = ~builder.number(type(operand).__name__, "constant", (), operand)
+        for position, operand in enumerate(operands):
+            if values[position] < 0:
+                values[position] = ~builder.number(type(operand).__name__, "constant", (), operand)
         (result,) = builder.op(op.name, values, attributes)
         (equal,) = builder.op("equal", [result, result])
     except TensordError:

@@ -45,7 +45,7 @@ def test_an_output_over_an_input_is_free_when_the_input_was_read() -> None:
     program = builder.finish([])
     (fusion,) = find_fusions(program, least=1)
     layout = FusedLayout(program, fusion, lend=True)
-    inputs, output = {n: place for place, n in enumerate(fusion.inputs)}, len(fusion.inputs)
+    inputs, output = {n: position for position, n in enumerate(fusion.inputs)}, len(fusion.inputs)
     assert [call.result for call in layout.calls] == [output + 1, output, output + 2, output]
     assert layout.temporaries == [Temporary(-1, 0, SINGLE), Temporary(-1, 0, np.dtype(bool))]
     assert layout.calls[1].operands == (inputs[w], output + 1)

@@ -166,12 +166,12 @@ def test_a_burst_of_quick_tasks_has_one_event_and_one_report(gpu, device, report
     assert len(reports.lists) == 2
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_slow_task_is_a_burst_of_its_own(gpu, device, reports, place):
-    tasks = [FakeTask(i, work(gpu, f"task {i}"), quick=i != place) for i in range(3)]
+@pytest.mark.parametrize("slow", [0, 1, 2])
+def test_a_slow_task_is_a_burst_of_its_own(gpu, device, reports, slow):
+    tasks = [FakeTask(i, work(gpu, f"task {i}"), quick=i != slow) for i in range(3)]
     device.compute[0].submit(tasks)
     launched(*tasks)
-    assert len({id(task.event) for task in tasks}) == (2 if place != 1 else 3)
+    assert len({id(task.event) for task in tasks}) == (2 if slow != 1 else 3)
     for i in range(3):
         gpu.release(f"task {i}")
     reports.wait(3)

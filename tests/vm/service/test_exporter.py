@@ -137,7 +137,7 @@ def configured(**settings: object) -> Config:
 @each_case(
     ("settings", "message"),
     [
-        ({"metrics": "nonsense"}, "is not a place for metrics"),
+        ({"metrics": "nonsense"}, "is not an address for metrics"),
         ({"metrics": 9464}, "HOST:PORT"),
         ({"metrics": "*:9464"}, "metrics: .* reachable from other machines"),
         ({"metrics": "127.0.0.1:9464", "metrics_token": "/no/such/file"}, "metrics: .*No such file"),

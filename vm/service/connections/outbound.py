@@ -30,7 +30,7 @@ from ....interpreter.wire.frames import (
     VALUE,
     encode_error,
 )
-from ....interpreter.wire.segments import place_of
+from ....interpreter.wire.segments import offset_in_segment
 from ...model.session import Again, HostCallAnswer
 from .listener import NOW
 from .peer import ConnectionState, Peer, PendingAnswer
@@ -147,7 +147,7 @@ def encode_array(peer: Peer, array: NDArray[Any], payloads: list[Any]) -> list[A
     name, shape = name_of(array.dtype), array.shape
     if array.nbytes <= INLINE_ARRAY:
         return [name, shape, None, array.tobytes()]
-    shared = place_of(array) if peer.shared else None
+    shared = offset_in_segment(array) if peer.shared else None
     if shared is not None:
         segment, offset = shared
         # The client of another session could write to its upload segments at any time.

@@ -9,7 +9,7 @@ from tensord.client.cli.cluster.doctor import (
     check_members,
     check_metrics,
     check_nodes,
-    check_places,
+    check_ray_nodes,
     check_versions,
 )
 from tensord.client.cli.doctor.findings import Level
@@ -41,7 +41,7 @@ BOTH = [row("node0"), row("node1")]
 
 
 def test_two_nodes_that_are_well():
-    found = [*check_nodes(BOTH), *check_versions(BOTH), *check_places(BOTH), *check_members(BOTH)]
+    found = [*check_nodes(BOTH), *check_versions(BOTH), *check_ray_nodes(BOTH), *check_members(BOTH)]
     assert {one.level for one in found} == {Level.OK}
 
 
@@ -57,7 +57,7 @@ def test_versions_that_differ_are_named():
 
 
 def test_two_of_our_nodes_on_one_of_rays():
-    (found,) = check_places([row("node0", ray_node="x"), row("node1", ray_node="x")])
+    (found,) = check_ray_nodes([row("node0", ray_node="x"), row("node1", ray_node="x")])
     assert (found.level, found.message) == (Level.WARN, "node0, node1 are on one node of Ray")
 
 

@@ -86,10 +86,10 @@ def test_what_does_not_end_by_itself_is_a_reason_and_one_error_in_the_log(
 def test_what_a_client_says_reaches_the_terminal_as_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = "\x1b[31mevil\nunreachable.py:1 in <module>"
-    hung = {"instruction": 1, "op": "ones", "stream": "sim:0/compute0", "seconds": 3.0, "location": place}
-    error = {"type": "KernelError", "message": "\x1b[2J", "location": place, "instruction": 1}
-    devices = {"sim:0": {"lost": place}}
+    location = "\x1b[31mevil\nunreachable.py:1 in <module>"
+    hung = {"instruction": 1, "op": "ones", "stream": "sim:0/compute0", "seconds": 3.0, "location": location}
+    error = {"type": "KernelError", "message": "\x1b[2J", "location": location, "instruction": 1}
+    devices = {"sim:0": {"lost": location}}
     monkeypatch.setattr(health, "ask", lambda *_, **__: {"devices": devices, "hung": [hung], "durable": None})
     assert health.tell_health(None, 0.0) == 1
     shown._show_troubles({"hung": [hung], "recent_errors": [error]})

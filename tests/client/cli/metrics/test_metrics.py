@@ -76,36 +76,36 @@ def test_without_the_extra_it_says_how_to_install_it(run: Any, monkeypatch: pyte
 @pytest.fixture
 def exporting(tmp_path: Path) -> Iterator[tuple[Daemon, Path]]:
     """A daemon that offers metrics at a socket."""
-    place = tmp_path / "m.sock"
+    path = tmp_path / "m.sock"
     config = tmp_path / "tensord.toml"
-    config.write_text(f'metrics = "unix:{place}"\n')
+    config.write_text(f'metrics = "unix:{path}"\n')
     with Daemon.start(tmp_path, "--config", str(config)) as daemon:
         eventually(lambda: "serving http" in daemon.log)
-        yield daemon, place
+        yield daemon, path
 
 
 def test_a_daemon_offers_its_metrics_and_its_exporter_ends_with_it(exporting: tuple[Daemon, Path]) -> None:
-    daemon, place = exporting
-    assert get(place, "/healthz") == (200, "healthy\n")
-    status, text = get(place, "/metrics")
+    daemon, path = exporting
+    assert get(path, "/healthz") == (200, "healthy\n")
+    status, text = get(path, "/metrics")
     assert (status, "tensord_up 1.0" in text, "tensord_sessions 0.0" in text) == (200, True, True)
     assert daemon.stop() == 0
-    assert not place.exists()
+    assert not path.exists()
 
 
 def test_the_process_outlives_the_daemon_and_its_return(tmp_path: Path) -> None:
-    place, home = tmp_path / "m.sock", tmp_path / "home"
+    path, home = tmp_path / "m.sock", tmp_path / "home"
     home.mkdir(0o700)
     address = f"ipc://{home}/socket"
-    line = [sys.executable, "-m", "tensord.client.cli", "metrics", "--address", address, "--listen", f"unix:{place}"]
+    line = [sys.executable, "-m", "tensord.client.cli", "metrics", "--address", address, "--listen", f"unix:{path}"]
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stderr is not None
         assert "serving" in process.stderr.readline()
-        assert get(place, "/healthz")[0] == 503
-        assert "tensord_up 0.0" in get(place, "/metrics")[1]
+        assert get(path, "/healthz")[0] == 503
+        assert "tensord_up 0.0" in get(path, "/metrics")[1]
         with Daemon.start(tmp_path, address=address):
-            eventually(lambda: "tensord_up 1.0" in get(place, "/metrics")[1])
-        eventually(lambda: "tensord_up 0.0" in get(place, "/metrics")[1])
+            eventually(lambda: "tensord_up 1.0" in get(path, "/metrics")[1])
+        eventually(lambda: "tensord_up 0.0" in get(path, "/metrics")[1])
         process.terminate()
         assert process.wait(20) == 0
-    assert not place.exists()
+    assert not path.exists()

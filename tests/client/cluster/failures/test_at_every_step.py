@@ -98,13 +98,13 @@ def test_each_fault_at_each_step_of_a_transfer(room: Room, step: str, fault: str
 
 
 @each_case(
-    ("place", "fault"),
-    [(place, fault) for place in CHUNKS for fault in ("kill node0", "kill node1", "cut", "client")]
-    + [(place, f"stop {node}") for place in ("a merge", "a copy") for node in ("node0", "node1")],
+    ("chunk", "fault"),
+    [(chunk, fault) for chunk in CHUNKS for fault in ("kill node0", "kill node1", "cut", "client")]
+    + [(chunk, f"stop {node}") for chunk in ("a merge", "a copy") for node in ("node0", "node1")],
 )
-def test_each_fault_at_each_chunk_of_an_all_reduce(room: Room, place: str, fault: str) -> None:
+def test_each_fault_at_each_chunk_of_an_all_reduce(room: Room, chunk: str, fault: str) -> None:
     room.check_arrives()
-    room.hold_at("node1", *CHUNKS[place])
+    room.hold_at("node1", *CHUNKS[chunk])
     with ExitStack() as stack:
         results, client = [], None
         if fault == "client":

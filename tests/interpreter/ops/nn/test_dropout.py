@@ -46,8 +46,8 @@ def test_the_seed_alone_decides_whatever_the_dtype_the_values_and_the_device(eva
 )
 def test_a_share_has_what_the_whole_has_there(shape, begin, evaluate):
     whole = (30, 40, 5)
-    place = tuple(slice(first, first + size) for first, size in zip(begin, shape, strict=True))
-    expected = evaluate("dropout", np.ones(whole), 7, rate=0.5)[place]
+    region = tuple(slice(first, first + size) for first, size in zip(begin, shape, strict=True))
+    expected = evaluate("dropout", np.ones(whole), 7, rate=0.5)[region]
     found = evaluate("dropout", np.ones(shape), 7, rate=0.5, whole=whole, begin=begin)
     np.testing.assert_array_equal(found, expected)
 

@@ -24,10 +24,10 @@ def windows(shape, size, stride, padding):
 
 
 def reference(name, x, kernel_size, stride=None, padding=(0, 0), *, count_include_pad=True):
-    places = list(windows(x.shape, kernel_size, stride or kernel_size, padding))
-    out = np.zeros((*x.shape[:2], *(n + 1 for n in places[-1][0])))
-    for index, place in places:
-        seen = x[(..., *place)]
+    regions = list(windows(x.shape, kernel_size, stride or kernel_size, padding))
+    out = np.zeros((*x.shape[:2], *(n + 1 for n in regions[-1][0])))
+    for index, region in regions:
+        seen = x[(..., *region)]
         if name == "max_pool2d":
             out[(..., *index)] = seen.max((2, 3))
         else:

@@ -97,16 +97,16 @@ def run(
     errors: list[Error] = []
     with np.errstate(all="ignore"):
         lasts = {fusion.steps[-1]: fusion for fusion in fusions}
-        inside = {place for fusion in fusions for place in fusion.steps}
-        for place, step in enumerate(program.steps):
-            if place in lasts:
-                fusion = lasts[place]
+        inside = {position for fusion in fusions for position in fusion.steps}
+        for position, step in enumerate(program.steps):
+            if position in lasts:
+                fusion = lasts[position]
                 if any(isinstance(values.get(n), Failed) for n in fusion.inputs):
                     for each in fusion.steps:
                         advance(program, program.steps[each], values, numbers, effects, errors)
                 else:
                     run_fusion(program, fusion, fusions[fusion], values, numbers)
-            elif place not in inside:
+            elif position not in inside:
                 advance(program, step, values, numbers, effects, errors)
     return outcome(program, values, effects, errors)
 

@@ -73,8 +73,8 @@ def test_a_write_stays_behind_what_reads_the_old_value() -> None:
     program = devices(builder.finish([also, *more]))
     order = shown(program).split()
     assert sorted(order) == sorted(["to_device1", "add0", "sqrt1", "add0", "exp0", "exp1", "exp0"])
-    (write,) = [place for place, step in enumerate(program.steps) if step.into]
-    readers = [place for place, step in enumerate(program.steps) if 0 in step.operands and step.into is None]
+    (write,) = [position for position, step in enumerate(program.steps) if step.into]
+    readers = [position for position, step in enumerate(program.steps) if 0 in step.operands and step.into is None]
     assert max(readers) < write
 
 

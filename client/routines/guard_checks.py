@@ -1,11 +1,11 @@
-"""Places: how to find an object again that a capture depends on, and to check that it is unchanged.
+"""A guard looks up an object that a capture depends on, and checks that the object is unchanged.
 
-A place is `(get, key, expected)`, where `get(key)` returns the present object. It is compared by identity; numbers and
-texts by type and value, since Python makes new objects of those. For the contents of a container or buffer, `get`
-compares by itself, and returns True (`contents`). *Shapes* are places that `==` compares as exactly, such as the names
-in a class or an object; that costs half.
+A guard is `(get, key, expected)`, where `get(key)` returns the present object. Objects are compared by identity;
+numbers and texts by type and value, since Python makes new objects of those. For the contents of a container or buffer,
+`get` itself compares, and returns True (`contents`). *Shapes* are guards for which `==` is exact, such as the names in
+a class or an object; that costs half.
 
-Two searches find the same places, each with functions of its own: `identity` shows which places are the same.
+Two searches make equal guards, each with functions of its own: `identity` shows which guards look up the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BY_PYTHON: Final = frozenset(
 # The errors of a look-up if the object is gone, or another thread changes it.
 GONE: Final = (LookupError, AttributeError, ValueError, TypeError, RuntimeError, ReferenceError, BufferError)
 
-Place: TypeAlias = tuple[Callable[[Any], Any], Any, Any]
+Guard: TypeAlias = tuple[Callable[[Any], Any], Any, Any]
 
 
 class Missing:
@@ -61,10 +61,10 @@ def alike(found: list[Any], expected: list[Any]) -> bool:
 
 
 def holds(
-    place: Place, *, is_alike: Callable[[Any, Any], Any] = lambda one, other: one is other or same(one, other)
+    guard: Guard, *, is_alike: Callable[[Any, Any], Any] = lambda one, other: one is other or same(one, other)
 ) -> bool:
-    """Return whether the place has the expected object."""
-    get, key, expected = place
+    """Return whether the guard finds the expected object."""
+    get, key, expected = guard
     try:
         found = get(key)
     except GONE:
@@ -73,7 +73,7 @@ def holds(
 
 
 def identity(get: Any, key: Any) -> Any:
-    """A key that is equal for the same place, while its container lives."""
+    """A key that is equal for guards of the same object or item, while its container lives."""
     known = getattr(get, "identity", None)
     if known is not None:
         return (known, key)
@@ -107,27 +107,27 @@ def found_or_missing(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
 _OF_DICTS: Final = ("__getitem__", "get")
 
 
-def is_item(place: Place) -> bool:
-    """Return whether the place is an item of a plain dict."""
-    get, _, _ = place
+def is_item(guard: Guard) -> bool:
+    """Return whether the guard is for an item of a plain dict."""
+    get, _, _ = guard
     return type(getattr(get, "__self__", None)) is dict and get.__name__ in _OF_DICTS
 
 
-class GuardedPlaces:
-    """Places that are compared by identity, or as numbers and texts."""
+class IdentityGuards:
+    """Guards that compare by identity, or as numbers and texts."""
 
     __slots__ = ("_dicts", "_found", "_keys", "_others", "_values")
 
-    def __init__(self, found: Iterable[tuple[Place, str]]) -> None:
+    def __init__(self, found: Iterable[tuple[Guard, str]]) -> None:
         self._found = list(found)
-        items = [place for place, _ in self._found if is_item(place)]
+        items = [guard for guard, _ in self._found if is_item(guard)]
         self._dicts = [get.__self__ for get, _, _ in items]  # type: ignore[attr-defined]
         self._keys = [key for _, key, _ in items]
         self._values = [expected for _, _, expected in items]
-        self._others = [place for place, _ in self._found if not is_item(place)]
+        self._others = [guard for guard, _ in self._found if not is_item(guard)]
 
     def hold(self) -> bool:
-        """Return whether every place is unchanged. May raise one of `GONE`."""
+        """Return whether no guard fails. May raise one of `GONE`."""
         if not all(map(is_, map(getitem, self._dicts, self._keys), self._values)) and not alike(
             list(map(getitem, self._dicts, self._keys)), self._values
         ):
@@ -139,39 +139,39 @@ class GuardedPlaces:
         return True
 
     def broken(self) -> str | None:
-        """The name of the first changed place; None if there is none."""
-        return next((name for place, name in self._found if not holds(place)), None)
+        """The name of the first guard that fails; None if there is none."""
+        return next((name for guard, name in self._found if not holds(guard)), None)
 
     @property
     def names(self) -> list[str]:
-        """The names of the places."""
+        """The names of the guarded objects."""
         return [name for _, name in self._found]
 
 
 class Shapes:
-    """Places that are compared by `==`. `classes`: the names in classes whose number of names is a shape, by id()."""
+    """Guards that compare by `==`. `classes`: the names in classes whose number of names is a shape, by id()."""
 
     __slots__ = ("_classes", "_dicts", "_found", "_names", "_others", "_sizes")
 
-    def __init__(self, found: Iterable[tuple[Place, str]], classes: dict[int, frozenset[str]]) -> None:
+    def __init__(self, found: Iterable[tuple[Guard, str]], classes: dict[int, frozenset[str]]) -> None:
         self._found = list(found)
         self._classes = classes
-        named = [place for place, _ in self._found if place[0] is tuple]
+        named = [guard for guard, _ in self._found if guard[0] is tuple]
         self._dicts = [key for _, key, _ in named]
         self._sizes = [len(expected) for _, _, expected in named]
         self._names = [name for _, _, expected in named for name in expected]
-        self._others = [place for place, _ in self._found if place[0] is not tuple]
+        self._others = [guard for guard, _ in self._found if guard[0] is not tuple]
 
     def hold(self) -> bool:
         """Return whether everything is unchanged. Raises one of `GONE` if an object is gone."""
         if list(map(len, self._dicts)) != self._sizes or list(chain.from_iterable(self._dicts)) != self._names:
             return False
-        for place, (get, key, expected) in enumerate(self._others):
+        for position, (get, key, expected) in enumerate(self._others):
             now = get(key)
             if now != expected:
                 if get is not len or not self._has_grown(key):
                     return False
-                self._others[place] = (get, key, now)
+                self._others[position] = (get, key, now)
         return True
 
     def _has_grown(self, found: Any) -> bool:
@@ -183,5 +183,5 @@ class Shapes:
         return True
 
     def broken(self) -> str | None:
-        """The name of the first changed place; None if there is none."""
-        return next((name for place, name in self._found if not holds(place, is_alike=eq)), None)
+        """The name of the first guard that fails; None if there is none."""
+        return next((name for guard, name in self._found if not holds(guard, is_alike=eq)), None)
