@@ -4,8 +4,8 @@
   kind of message
 - `tensors`: uploads, moves, releases and hints; `signatures`: objects stored under a number
 - `turns`: which messages a session may have admitted before others have their turn
-- `calls`: ops; `inline`: ops that run at admission; `at_once`: the conditions for running at admission, the
-  operands there, and reads
+- `calls`: ops; `inline`: ops that run at admission, `inline_launches`: their launches; `at_once`: the conditions for
+  running at admission, the operands there, and reads
 - `accesses`: uploads, fetches, waits; `exports`: results that clients read in place; `shares`: results that clients
   read in the memory of a GPU
 - `effects`: side effects; `host_calls`: functions of clients whose results become tensors

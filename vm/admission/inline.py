@@ -35,14 +35,12 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.message_kinds import ATOMIC, CALL, RELEASE
 from ...interpreter.wire.messages import Call, Upload
-from ...streams.device import Device
 from ..memory.ledger import has_spare
 from ..memory.pins import end_pins
 from ..memory.recycling import make_tensor, recycle
 from ..model.charges import charge, credit, has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
-from ..model.launches import Launches
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import NOTHING, UPLOAD, Maker
@@ -61,9 +59,9 @@ from .at_once import (
     keep_record,
     note_launched,
     own_copies,
-    strides_of,
     touch_operands,
 )
+from .inline_launches import InlineLaunches
 from .names import NameHandlers
 
 COPIED_BYTES = 1 << 14  # uploads up to this size are copied rather than adopted
@@ -83,8 +81,7 @@ class Inline:
         self.residency = residency
         self.names = names
         self.durable = names.directory.durable
-        self.entered: Device | None = None  # the device that is current on this thread
-        self.before: Any = None  # the thread's state before it entered the device
+        self.launching = InlineLaunches(scheduler)
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
@@ -165,9 +162,7 @@ class Inline:
 
             # Is a launch possible now?
             if launches is not None:
-                if not (packed and plan.warm) and not self.is_warm(session, plan, launches, inputs):
-                    return message
-                if not self.may_launch(plan):
+                if not self.launching.may_launch(session, plan, launches, inputs, packed=packed):
                     return message
                 met = edges_met(used, own_copies(tensors, plan, output)) if live or plan.in_place else ()
             if device.short:
@@ -216,7 +211,7 @@ class Inline:
                     entry = (id_, plan.traits, copies, tick, scheduler.now, started, finished, location, allocated)
                     ring.append(entry if launches is None else (*entry, 0, launches.order.issued + 1, met))
                 if launches is not None:
-                    self.launched(session, plan, launches, used, copy)
+                    self.launching.launched(session, plan, launches, used, copy)
 
             # Release the operands whose handles were dropped.
             if released != inherited:
@@ -243,43 +238,7 @@ class Inline:
         try:
             return self.run(session, messages)
         finally:
-            if self.entered is not None:
-                entered, self.entered = self.entered, None
-                entered.leave(self.before)
-                self.before = None
-
-    def is_warm(self, session: VmSession, plan: Plan, launches: Launches, inputs: Sequence[Any]) -> bool:
-        """Whether the call's kernels are compiled and loaded."""
-        strides = strides_of(session.tensors, inputs, plan)
-        if not launches.is_warm(plan, strides):
-            return False
-        plan.warm = plan.warm or strides.count(None) == len(strides)
-        return True
-
-    def may_launch(self, plan: Plan) -> bool:
-        """Whether the op can be launched now; if so, its device is current on this thread afterwards."""
-        device = plan.device
-        backend = device.backend
-        if is_lost(backend):
-            return False
-        if plan.scratch and not has_spare(device, plan.scratch + plan.output.nbytes):
-            return False
-        if self.entered is not backend:
-            if self.entered is not None:
-                self.entered.leave(self.before)
-            self.entered, self.before = backend, backend.enter()
-            return not is_lost(backend)  # `enter` may have found the device lost
-        return True
-
-    def launched(self, session: VmSession, plan: Plan, launches: Launches, used: Sequence[Copy], result: Copy) -> None:
-        """Number the launch that was just made, and note it in the copies that it uses."""
-        launches.order.issued = number = launches.order.issued + 1
-        launches.cost = cost = launches.cost + plan.work + launches.least
-        for copy in used:
-            copy.touched = number
-        result.written = result.touched = number
-        if cost >= launches.halt or number >= launches.stop or launches.last != session.id:
-            self.scheduler.fences.launched(session, plan.device, launches)
+            self.launching.leave()
 
     def view(self, session: VmSession, plan: Plan, inputs: Sequence[Any], output: int, released: int) -> bool:
         """Carry out a view op whose plan has seen such a base before."""
@@ -461,8 +420,3 @@ def rest_of_group(left: Any, behind: Iterator[Sequence[Any]]) -> Any:
     if left is not FULL:
         return [ATOMIC, [left, *rest]]
     return [ATOMIC, rest] if rest else FULL
-
-
-def is_lost(backend: Device) -> bool:
-    """Whether the device is lost. A function, since type checkers take an attribute for unchanged after a call."""
-    return backend.lost is not None
