@@ -11,7 +11,7 @@ from tensord.streams.launching import launcher
 from tensord.streams.launching.launch_stream import Burst, LaunchStream
 from tensord.streams.stream import StreamKind
 from tensord.vm.admission.cancellation import PIECE
-from tensord.vm.admission.inline import Inline
+from tensord.vm.admission.inline_launches import InlineLaunches
 from tensord.vm.scheduler.fences import Fences
 
 from ..compiled import replaces_parts
@@ -59,7 +59,7 @@ def reached_at_once(self: Any, *given: Any) -> None:
     result.written = result.touched = 0
 
 
-init_burst, is_deferred, number_launch = Burst.__init__, launcher.is_deferred, Inline.launched
+init_burst, is_deferred, number_launch = Burst.__init__, launcher.is_deferred, InlineLaunches.launched
 
 
 # Functions that are not replaced where they are compiled.
@@ -68,7 +68,7 @@ LAUNCHES = [
     for mutant in [
         (Fences, "order", orders_nothing),
         (Fences, "order_barrier", orders_nothing),
-        (Inline, "launched", reached_at_once),
+        (InlineLaunches, "launched", reached_at_once),
     ]
 ]
 

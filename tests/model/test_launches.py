@@ -11,7 +11,7 @@ from tensord.streams.launching.launch_stream import LaunchStream
 from tensord.streams.sim.launching_sim import LaunchingSimDevice
 from tensord.streams.sim.sim_queue import SimQueue
 from tensord.vm.admission.cancellation import PIECE
-from tensord.vm.admission.inline import Inline
+from tensord.vm.admission.inline_launches import InlineLaunches
 from tensord.vm.scheduler.fences import Fences
 
 from ..compiled import replaces_parts
@@ -52,13 +52,13 @@ def forget_number(self: Any, buffer: Any) -> None:
     buffer.behind = 0
 
 
-number, free = Inline.launched, LaunchingSimDevice.free
+number, free = InlineLaunches.launched, LaunchingSimDevice.free
 
 MUTANTS = [
     (Fences, "order", nothing),
     (Fences, "order_barrier", nothing),
     (Fences, "order_memory", nothing),
-    (Inline, "launched", complete_at_once),
+    (InlineLaunches, "launched", complete_at_once),
     (LaunchingSimDevice, "free", forget_number),
     (SimQueue, "wait_event", nothing),
     (LaunchStream, "wait_for", nothing),
