@@ -24,7 +24,7 @@ import numpy as np
 import tensord as td
 from examples.train_digits import Network, initial_parameters, load, minibatches
 
-from .closing import keep
+from .closing import small_tensors
 from .partner import is_told, listen, say
 from .small_ops import LENGTH, chain, spread
 from .training import RATE
@@ -104,13 +104,13 @@ class Client:
 
     def hold(self, count: int) -> None:
         self.other = td.connect(sys.argv[1])
-        self.kept = keep(self.other, count)
+        self.tensors = small_tensors(self.other, count)
         say("held")
 
     def leave(self) -> None:
         self.other.close()
         say("left")
-        self.kept.clear()
+        self.tensors.clear()
 
     def spin(self) -> None:
         self.go_on(lambda: sum(range(CHUNK)))

@@ -154,7 +154,7 @@ class Here:
     def begin(self, count: int) -> None:
         """Make the tensors."""
         self.session = td.connect("local:closing")
-        self.kept = keep(self.session, count)
+        self.tensors = small_tensors(self.session, count)
         self.thread = threading.Thread(target=self.session.close)
 
     def end(self) -> None:
@@ -164,12 +164,12 @@ class Here:
     def await_end(self) -> None:
         """Wait until it is closed. Its handles are dropped only then, since their cost is not the machine's."""
         self.thread.join()
-        self.kept.clear()
+        self.tensors.clear()
 
 
-def keep(session: td.Session, count: int) -> list[td.Tensor]:
+def small_tensors(session: td.Session, count: int) -> list[td.Tensor]:
     """`count` small tensors, whose home is the machine's last device."""
     x = session.asarray(np.ones(LENGTH, np.float32), device=session.devices[-1])
-    kept = [x + x for _ in range(count)]
+    tensors = [x + x for _ in range(count)]
     session.sync()
-    return kept
+    return tensors

@@ -99,11 +99,11 @@ async def beside(work: Callable[[], Awaitable[object]]) -> tuple[float, float]:
     await asyncio.sleep(10 * TICK)
     gaps.clear()
     start = perf_counter()
-    kept = await work()
+    result = await work()
     taken = perf_counter() - start
     await asyncio.sleep(2 * TICK)  # so that a gap that the work has caused is over
     ticker.cancel()
-    del kept
+    del result
     return max(gaps) - TICK, taken
 
 

@@ -30,9 +30,9 @@ def percentiles(works: dict[str, Callable[[], object]], turns: int, count: int) 
     for turn in range(turns + 1):
         for name, work in works.items():
             times = sample(work, count)
-            for q, kept in runs.items():
+            for q, by_name in runs.items():
                 if turn > 0:
-                    kept[name].append(float(np.percentile(times, q)))
+                    by_name[name].append(float(np.percentile(times, q)))
     return runs
 
 

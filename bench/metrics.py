@@ -28,11 +28,11 @@ def measure(settings: Settings) -> list[Row]:
         return [row]
     with ExitStack() as stack:
         held = [stack.enter_context(settings.connect()) for _ in range(settings.size(SESSIONS, 2))]
-        kept = [use(session) for session in held]
+        tensors = [use(session) for session in held]
         asked = stack.enter_context(questions(settings.server.address, None))
         scrape, least = partial(asked.ask, "metrics"), partial(asked.ask, "names", 0)
         row.runs = compare(settings, partial(cost, settings, scrape), partial(cost, settings, least), "ms")
-        assert len(kept) == len(held)
+        assert len(tensors) == len(held)
     row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
     return [row]
 

@@ -27,12 +27,12 @@ def tell_nobody(*_what: object) -> None:
 
 
 class SharedCommunicator(NamedTuple):
-    """How the ranks of a launch in several processes agree on one communicator: an existing one with the id `kept`, a
-    new one with the id `made_with`, or a new one with a new id if both are empty. `announce` gets the id before
-    anything waits for other processes. `placed` is called once the communicator exists and the launch has its position
-    in the order of this process."""
+    """How the ranks of a launch in several processes agree on one communicator: the one with the id `existing`, a new
+    one with the id `made_with`, or a new one with a new id if both are empty. `announce` gets the id before anything
+    waits for other processes. `placed` is called once the communicator exists and the launch has its position in the
+    order of this process."""
 
-    kept: bytes = b""
+    existing: bytes = b""
     made_with: bytes = b""
     announce: Callable[[bytes], None] = tell_nobody
     placed: Callable[[], None] = tell_nobody
@@ -73,7 +73,7 @@ class CollectiveLibrary(Protocol):
         """Carry out a launch on the operands of each call; nobody else writes to them meanwhile. `ended` is called
         once, on any thread, when no device uses the arrays any more."""
 
-    def kept(self, devices: Sequence[str]) -> bytes:
+    def working_id(self, devices: Sequence[str]) -> bytes:
         """The id of the working communicator of these devices, in this order and including other processes; empty if
         there is none."""
 

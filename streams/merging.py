@@ -35,10 +35,10 @@ def merge_in_pieces(
 
 def buffer_of(device: Device, keeper: Any, nbytes: int) -> Array:
     """The buffer of a stream, with at least `nbytes` bytes."""
-    kept = getattr(keeper, "merge_buffer", None)
-    if kept is None or kept.nbytes < nbytes:
-        kept = keeper.merge_buffer = device.workspace(nbytes)
-    return kept
+    buffer = getattr(keeper, "merge_buffer", None)
+    if buffer is None or buffer.nbytes < nbytes:
+        buffer = keeper.merge_buffer = device.workspace(nbytes)
+    return buffer
 
 
 def merged_bytes(shape: Shape, itemsize: int) -> int:

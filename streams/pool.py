@@ -4,7 +4,7 @@ Why: fresh pages cost more than the arithmetic on them. Measured (2 cores, Linux
 NumPy 2.4), 128 MiB: first touch 80 ms with 4 KiB pages, 15.5 ms with huge pages, 4.9 ms reused. Asking for huge
 pages ourselves (an aligned mmap and MADV_HUGEPAGE) gave nothing on top of `numpy.empty`, which asks for them from
 4 MiB on by itself (15.4 against 15.7 ms), so blocks of every size come from there. A small block with its array,
-allocated, bound and freed, costs 0.4 us reused and 1.6 us with nothing kept.
+allocated, bound and freed, costs 0.4 us reused and 1.6 us with an empty pool.
 
 Classes are multiples of 64 bytes up to 1 KiB, and eight per doubling above: at most an eighth is wasted, and a slightly
 different size finds a block. The last freed block of a class, which is still in the processor's cache, is reused first.
@@ -57,7 +57,7 @@ class PooledBuffer(Buffer):
 
 class Pool:
     """Free memory for reuse. `keep`: the most bytes of free memory to keep. `new` makes a block of the `capacity` for a
-    size. `cached`: bytes of free memory kept. A buffer that launches of `order` may still use is dropped only once they
+    size. `cached`: bytes of free memory. A buffer that launches of `order` may still use is dropped only once they
     are complete, since the next owner of its memory does not know of these launches."""
 
     def __init__(
@@ -87,8 +87,8 @@ class Pool:
         return buffer
 
     def prefer_reached(self, nbytes: int, room: int) -> None:
-        """Make `take` return a buffer that no launch may still use: a kept one, or a new one if it fits into `room`
-        besides all kept memory."""
+        """Make `take` return a buffer that no launch may still use: a free one, or a new one if it fits into `room`
+        besides all free memory."""
         shelf = self._find_shelf(nbytes)
         buffers, reached = shelf.buffers, self.order.reached
         with suppress(IndexError, MemoryError):  # another thread has spilt the buffer; no memory is left
@@ -275,7 +275,7 @@ class PooledDevice(Device):
         return buffer
 
     def set_aside(self, nbytes: int) -> bool:
-        """Set bytes aside as `Device.set_aside` says. Kept memory is dropped to make room, since temporaries do not
+        """Set bytes aside as `Device.set_aside` says. Cached memory is dropped to make room, since temporaries do not
         come from it."""
         if not super().set_aside(nbytes):
             return False

@@ -22,7 +22,7 @@ from ..tensor.operators import GLOBALS
 from ..tensor.tensor import Tensor
 from .checks import foreign, own
 
-Kept = TypeVar("Kept")
+Value = TypeVar("Value")
 LEAVES: Final = (str, bytes, Number, np.generic, np.ndarray, type(None))  # allowed beside tensors
 
 
@@ -73,7 +73,7 @@ class Context:
         """
         self._scope.end()
 
-    def keep(self, kept: Kept) -> Kept:
+    def keep(self, kept: Value) -> Value:
         """Hand tensors to the context around this one, or to the session: ``return c.keep(loss)``.
 
         :param kept: A tensor, or dicts, lists, tuples, sets and dataclasses of tensors and plain values, nested to any
@@ -174,11 +174,11 @@ def check_name(name: Any) -> None:
         raise located(error) from None
 
 
-def tensors_in(kept: Any) -> list[Tensor]:
+def tensors_in(value: Any) -> list[Tensor]:
     """The tensors in a nested structure, in any order. MetadataTypeError for objects that might hide tensors."""
     found: list[Tensor] = []
     seen: set[int] = set()  # containers, which may contain themselves
-    pending = [kept]
+    pending = [value]
     while pending:
         one = pending.pop()
         parts = parts_of(one)
@@ -190,7 +190,7 @@ def tensors_in(kept: Any) -> list[Tensor]:
             if id(one) not in seen:
                 seen.add(id(one))
                 pending += parts
-        elif one is kept or not isinstance(one, LEAVES):
+        elif one is value or not isinstance(one, LEAVES):
             kinds = "a tensor, or dicts, lists, tuples, sets and dataclasses of tensors"
             raise located(MetadataTypeError(f"keep: takes {kinds}, not {type(one).__name__}"))
     return found

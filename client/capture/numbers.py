@@ -88,7 +88,7 @@ class Slot:
         return int if self.value is None else type(self.value)
 
     @property
-    def is_kept(self) -> bool:
+    def is_scalar(self) -> bool:
         """Return whether runs can do arithmetic with the number. NumPy's scalars follow NumPy's rules."""
         return type(self.value) in SCALARS
 
@@ -169,7 +169,7 @@ def _combined(op: str, function: Callable[..., Any], *operands: Any) -> Any:
         if type(each) is SymbolicNumber:
             each._symbol.check()
             capture = each._symbol.capture
-    if not all(each._symbol.is_kept if type(each) is SymbolicNumber else type(each) in SCALARS for each in operands):
+    if not all(each._symbol.is_scalar if type(each) is SymbolicNumber else type(each) in SCALARS for each in operands):
         return function(*map(fixed, operands))
     try:
         value = function(*[each._symbol.value if type(each) is SymbolicNumber else each for each in operands])

@@ -53,7 +53,9 @@ class CapturedResults:
             return self._tensor(value)
         if type(value) is SymbolicNumber:
             value._symbol.check()
-            return ArgumentSlot(NUMBER, value._symbol.number) if value._symbol.is_kept else Fixed(value._symbol.fixed())
+            return (
+                ArgumentSlot(NUMBER, value._symbol.number) if value._symbol.is_scalar else Fixed(value._symbol.fixed())
+            )
         found = None if is_fixed(value) else members(value)
         if found is not None:
             return nested(value, found, [self._node(each) for _, each in found])

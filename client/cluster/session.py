@@ -51,7 +51,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._kept = {core.node: core for core in cluster.adopt(weakref.ref(self))}
+        self._open_cores = {core.node: core for core in cluster.adopt(weakref.ref(self))}
         self._namespace: Callable[[], ClusterNamespace | None] = lambda: None
 
     def keep(self, core: Parts) -> None:
@@ -59,7 +59,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
 
         :param core: The core of that session.
         """
-        self._kept[core.node] = core
+        self._open_cores[core.node] = core
 
     @property
     def _core(self) -> Parts:  # type: ignore[override]

@@ -22,7 +22,7 @@ from ..sharing.names import listed_names
 from ..transport.replies import Reply
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Steps, Within
-from .savings import KEPT, FileWriting, Savings
+from .savings import UNFINISHED, FileWriting, Savings
 
 
 class Checkpointing(FileWriting):
@@ -75,7 +75,7 @@ def checkpoint(core: Core, savings: Savings, directory: str | os.PathLike[str], 
         reply = outbox.ask(partial(CheckpointMessage, str(where), listed, keep))
         found = Checkpointing(where, outbox, reply)
         savings.add(found, core)
-        reply.when_done(partial(KEPT.pop, found, None))
+        reply.when_done(partial(UNFINISHED.pop, found, None))
     return found
 
 

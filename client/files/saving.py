@@ -47,7 +47,7 @@ from ..transport.replies import Reply
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import LongWork, Steps
 from .loading import machine_of
-from .savings import COMMITS, KEPT, LOG, FileWriting, SaveTarget, Savings
+from .savings import COMMITS, LOG, UNFINISHED, FileWriting, SaveTarget, Savings
 
 WAYS_OUT: Final = "save where it runs, over ipc, or fetch the values and write them here"
 
@@ -149,7 +149,7 @@ class Saving(FileWriting):
         finally:
             COMMITS.forget(self._target, self)
             self._file.give_up()
-            KEPT.pop(self, None)
+            UNFINISHED.pop(self, None)
             self._ended.set()
             self._over.set(None, None)
 

@@ -23,8 +23,8 @@ from ..transport.replies import Reply
 
 PATIENCE: Final = 5.0  # seconds after which the end of a session logs what it waits for
 LOG: Final = logging.getLogger("tensord.client")
-KEPT: Final[dict[object, object]] = {}  # unfinished writes, with their sessions
-FORKS.anew.append(KEPT.clear)  # in a forked child they belong to the parent
+UNFINISHED: Final[dict[object, object]] = {}  # unfinished writes, with their sessions
+FORKS.anew.append(UNFINISHED.clear)  # in a forked child they belong to the parent
 
 
 class FileWriting:
@@ -90,7 +90,7 @@ class Savings:
             ended.tell_failure()
             self._open.pop(ended, None)
         self._open[writing] = None
-        KEPT[writing] = (core, self)
+        UNFINISHED[writing] = (core, self)
         EXIT.add(self)
 
     def finish(self, deadline: float | None = None) -> None:  # noqa: ARG002 - what is saved is waited for
@@ -107,7 +107,7 @@ class Savings:
         """Stop waiting, and log unfinished writes."""
         for writing in [one for one in self._open if not one.done]:
             writing.give_up()
-            KEPT.pop(writing, None)
+            UNFINISHED.pop(writing, None)
             LOG.warning("%r was interrupted, and is given up", writing)
         self._open.clear()
 

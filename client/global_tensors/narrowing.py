@@ -21,7 +21,7 @@ from .tensor import GlobalTensor
 
 
 class Narrowing(NamedTuple):
-    """The region to which a tensor of one form is narrowed. `cuts`: the kept intervals of each part; `step`: the move
+    """The region to which a tensor of one form is narrowed. `cuts`: the intervals left of each part; `step`: the move
     that brings them together; `rest`: the index into the region."""
 
     cuts: tuple[tuple[Interval, ...], ...]

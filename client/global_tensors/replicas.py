@@ -39,9 +39,9 @@ def failures(tensor: GlobalTensor) -> Steps[list[bool]]:
 def chosen(tensor: GlobalTensor, failed: Sequence[bool]) -> GlobalTensor:
     """The value without replicas: the first of equal parts that has not failed, on a grid without their dimensions."""
     form = tensor._form
-    kept = [dim for dim, atom in enumerate(form.layout) if not isinstance(atom, Broadcast)]
+    dims = [dim for dim, atom in enumerate(form.layout) if not isinstance(atom, Broadcast)]
     numbers = [next((n for n in equal if not failed[n]), equal[0]) for equal in sources(form).values()]
     names, grid = form.placement.names, form.placement.grid
-    where = Placement(tuple([names[n] for n in numbers]), tuple([grid[dim] for dim in kept]) or (1,))
-    layout = tuple([form.layout[dim] for dim in kept]) or (BROADCAST,)
+    where = Placement(tuple([names[n] for n in numbers]), tuple([grid[dim] for dim in dims]) or (1,))
+    layout = tuple([form.layout[dim] for dim in dims]) or (BROADCAST,)
     return GlobalTensor(Form.of(form.meta, where, layout), [tensor._parts[n] for n in numbers])

@@ -118,8 +118,8 @@ def share_of(shape: Shape, intervals: list[Interval] | None) -> PartShare:
         return PartShare((0,) * len(shape), (0,) * len(shape))
     ones = [(0, 1)] * (len(shape) - len(intervals))
     behind = intervals[max(len(intervals) - len(shape), 0) :]
-    kept = [(0, 1) if size == 1 else each for size, each in zip(shape, (*ones, *behind), strict=True)]
-    return PartShare(tuple([low for low, _ in kept]), tuple([high - low for low, high in kept]))
+    ranges = [(0, 1) if size == 1 else each for size, each in zip(shape, (*ones, *behind), strict=True)]
+    return PartShare(tuple([low for low, _ in ranges]), tuple([high - low for low, high in ranges]))
 
 
 def in_shares(form: Form, meta: Meta, shares: Sequence[PartShare]) -> Form:

@@ -37,13 +37,13 @@ def hide(error: BaseException) -> None:
 
 def foreign(traceback: TracebackType | None) -> TracebackType | None:
     """The entries of other code, such as callbacks and handlers."""
-    kept = []
+    entries = []
     while traceback is not None:
         if OWNERS[traceback.tb_frame.f_code.co_filename] is not PACKAGE:
-            kept.append(traceback)
+            entries.append(traceback)
         traceback = traceback.tb_next
     found: TracebackType | None = None
-    for each in reversed(kept):
+    for each in reversed(entries):
         found = TracebackType(found, each.tb_frame, each.tb_lasti, each.tb_lineno)
     return found
 
@@ -116,8 +116,8 @@ def signed(function: C) -> C:
     `public` could correct Python's message, but costs a call; this costs some 30 ns.
     """
     found = signature(function)
-    kept = [each for each in found.parameters.values() if each.kind is not each.VAR_POSITIONAL]
-    function.__signature__ = found.replace(parameters=kept)  # type: ignore[attr-defined]
+    parameters = [each for each in found.parameters.values() if each.kind is not each.VAR_POSITIONAL]
+    function.__signature__ = found.replace(parameters=parameters)  # type: ignore[attr-defined]
     return function
 
 

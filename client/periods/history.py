@@ -81,7 +81,7 @@ LONGEST: Final = 1024  # calls of a period
 SHORTEST: Final = 8  # calls that make a run worthwhile
 SHORT: Final = 16  # calls of a round that is combined with further rounds
 SEVERAL: Final = 64  # calls of such rounds together
-KEPT: Final = 4 * LONGEST  # the most calls that are remembered; at least half as many are
+MOST_CALLS: Final = 4 * LONGEST  # the most remembered calls; at least half as many are remembered
 
 
 NEVER: Final = 1 << 60  # a position that no call has
@@ -127,7 +127,7 @@ class History:
         self, tokens: Sequence[int], operands: Iterable[Sequence[Any]], results: Iterable[Sequence[int]]
     ) -> list[Rounds]:
         """Add calls; returns the repetitions found."""
-        if len(self._tokens) >= KEPT:
+        if len(self._tokens) >= MOST_CALLS:
             self._drop()
         known, last, distance, matched = self._tokens, self._last, self._distance, self._matched
         found: list[Rounds] = []
@@ -168,7 +168,7 @@ class History:
         """The messages and tokens without signatures, with breaks where spans change; several breaks in a row become
         one."""
         calls: list[Message] = []
-        kept: list[int] = []
+        call_tokens: list[int] = []
         newest = self._tokens[-1] if self._tokens else BREAK
         for message, token in zip(messages, tokens, strict=True):
             called = token != BREAK
@@ -178,11 +178,11 @@ class History:
                 self._span = message[5] >> LINE_BITS
                 if newest != BREAK:
                     calls.append(NO_CALL)
-                    kept.append(BREAK)
+                    call_tokens.append(BREAK)
             calls.append(message if called else NO_CALL)
-            kept.append(token)
+            call_tokens.append(token)
             newest = token
-        return calls, kept
+        return calls, call_tokens
 
     def interrupt(self) -> None:
         """Note a break: another message was sent here."""
@@ -212,7 +212,7 @@ class History:
 
     def _drop(self) -> None:
         """Forget the older half."""
-        count = len(self._tokens) - KEPT // 2
+        count = len(self._tokens) - MOST_CALLS // 2
         del self._tokens[:count], self._operands[:count], self._results[:count]
         self._noted = max(0, self._noted - count)
         self._due = 0

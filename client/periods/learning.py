@@ -12,11 +12,11 @@ from ...interpreter.wire.messages import Message
 from ..linking.linked import shown_name
 from ..locations.locations import Locations
 from .catalogue import Catalogue
-from .history import BREAK, INPUTS, KEPT, OUTPUTS, CallSequence, History, line_in, signature_in, tokens_of
+from .history import BREAK, INPUTS, MOST_CALLS, OUTPUTS, CallSequence, History, line_in, signature_in, tokens_of
 from .linking import PeriodBuilder
 from .period import Period, PeriodForm, form_of
 
-LISTENS: Final = 2 * KEPT  # messages in which it looks for periods before it pauses
+LISTENS: Final = 2 * MOST_CALLS  # messages in which it looks for periods before it pauses
 GIVEN_UP: Final = 64  # forms that are known to be no periods
 NEVER: Final = 1 << 60
 

@@ -48,14 +48,14 @@ class PeriodicOutbox(Outbox):
 
     `_whole`: the complete periods among the messages, with their starts; `_period` has begun at `_start`. The first
     `_seen` messages were checked. `_usual`: the limit of the batch in any outbox, unless another limit replaced `_set`.
-    `_kept`: dropped handles that held messages use. `_newest`: no id that was sent is above it.
+    `_still_used`: dropped handles that held messages use. `_newest`: no id that was sent is above it.
     """
 
     def __init__(self, transport: Any, frames: int | None = None) -> None:
         self.periods = Catalogue()
         self.runs = self.ops_in_runs = 0
         self._due: list[tuple[Period, Results]] = []  # to be linked
-        self._kept: set[int] = set()
+        self._still_used: set[int] = set()
         self._newest = 0
         self._sending = False
         self._usual = self._set = 0
@@ -229,7 +229,7 @@ class PeriodicOutbox(Outbox):
 
     def _rewritten(self, batch: list[list[Any]]) -> list[list[Any]]:
         whole, self._whole = self._whole, []
-        dropped = self._kept | self._dropped()
+        dropped = self._still_used | self._dropped()
         if not SIGNED.isdisjoint(map(KIND, batch)):
             self._learning.note_signatures(batch)
         ready = self._replaced(batch, whole, dropped) if whole else batch
@@ -238,9 +238,9 @@ class PeriodicOutbox(Outbox):
         if self._due:
             ready = [*ready, *self._remainder(), *self._link()]
         held = self.messages
-        self._kept = dropped & used_in(held) if held else set()
+        self._still_used = dropped & used_in(held) if held else set()
         if dropped:
-            self._release(ready, dropped - self._kept)
+            self._release(ready, dropped - self._still_used)
         if not held:
             self._newest = self.ids
             self._make_room()

@@ -129,7 +129,7 @@ class CachedResults:
     __slots__ = ("_cleared", "_clearings", "_information", "_misses", "identity")
 
     def __init__(self, cached: Any) -> None:
-        self.identity = ("kept", id(cached))
+        self.identity = ("cached", id(cached))
         self._clearings = _CLEARINGS.setdefault(cached, Clearings())
         self._information = cached.cache_info
         self.renew()

@@ -35,7 +35,7 @@ from ..tensor.tensor import Tensor
 if TYPE_CHECKING:
     from .routine import Routine
 
-KEPT: Final = 64  # steps that are kept as routines
+MOST_ROUTINES: Final = 64  # routines of steps outside of routines
 
 
 class ControlFlow:
@@ -252,7 +252,7 @@ class Flows:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Any, Routine[..., Any]] = OrderedDict()
+        self._routines: OrderedDict[Any, Routine[..., Any]] = OrderedDict()
         self._lock = RLock()
 
     def routine(
@@ -263,14 +263,14 @@ class Flows:
 
         key = (op, attributes, *map(identity, functions))
         with self._lock:
-            found = self._kept.get(key)
+            found = self._routines.get(key)
             if found is None:
                 function = partial(recorded, op, functions, attributes)
                 vars(function)["__qualname__"] = f"{op} of {', '.join(map(name_of, functions))}"
-                found = self._kept[key] = Routine(core, function)
-                if len(self._kept) > KEPT:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(key)
+                found = self._routines[key] = Routine(core, function)
+                if len(self._routines) > MOST_ROUTINES:
+                    self._routines.popitem(last=False)
+            self._routines.move_to_end(key)
         return found
 
 

@@ -130,9 +130,9 @@ class Entries:
 
     def _keep(self, which: Callable[[CacheEntry], bool]) -> None:
         for key, variants in list(self._variants.items()):
-            kept = tuple(each for some in variants.entries.values() for each in some if which(each))
-            self._variants[key] = arranged(variants.fixed, kept)
-            if not kept:
+            remaining = tuple(each for some in variants.entries.values() for each in some if which(each))
+            self._variants[key] = arranged(variants.fixed, remaining)
+            if not remaining:
                 del self._variants[key]
 
 

@@ -180,7 +180,7 @@ class FirstCall(NamedTuple):
 
     def _linked(self, recorded: RecordedCapture) -> CacheEntry:
         core, capture, numbers = self.core, recorded.capture, self.given.numbers
-        captured = [kept(core, each) if isinstance(each, UploadedConstant) else each for each in capture.captured]
+        captured = [own_tensor(core, each) if isinstance(each, UploadedConstant) else each for each in capture.captured]
         capture.captured.clear()  # the values of constants are uploaded by now
         slots, captures = capture.slots, self.captures
         bindings = Bindings(slots.devices, captured, slots.chains, slots.callbacks)
@@ -199,7 +199,7 @@ class FirstCall(NamedTuple):
         return CallForm(CallingConvention(name, positional, keywords, recorded.result), recorded.make)
 
 
-def kept(core: Core, constant: UploadedConstant) -> Tensor:
+def own_tensor(core: Core, constant: UploadedConstant) -> Tensor:
     """The routine's own tensor with these values, which no context of the caller releases."""
     tensor = as_tensor(core, constant.array, constant.home)
     hand(tensor, None)

@@ -52,12 +52,12 @@ class SideEffect(NamedTuple):
 
 class Result(NamedTuple):
     """An array that a host call returns. `place`: its bytes, 0 for a frame, or (descriptor, size) of a memory file;
-    `kept`: the object that keeps a frame or a file alive."""
+    `owner`: the object that keeps a frame or a file alive."""
 
     dtype: str
     shape: tuple[int, ...]
     place: Any
-    kept: Any
+    owner: Any
 
 
 class AtLine(NamedTuple):
@@ -125,11 +125,11 @@ class OutgoingBatches:
             request = self._keep_callback(named.chain, named.callback, named.request, named.location)
             return encode_message(named._replace(callback=None, request=request))
         elif type(named) is Run:
-            kept = [
+            effects = [
                 (chain, None, self._keep_callback(chain, callback, request, named.location))
                 for chain, callback, request in named.effects
             ]
-            return encode_message(named._replace(effects=kept)) if kept else message
+            return encode_message(named._replace(effects=effects)) if effects else message
         elif type(named) is Location:
             self._locations[named.number] = named.text
         elif type(named) is Atomic:
@@ -173,7 +173,7 @@ class OutgoingBatches:
 
     def give_back(self, number: int, error: TensordError | None, results: Sequence[Result]) -> None:
         """Send the results of a host call, and keep them until the daemon says that the call is over."""
-        payloads = [result.kept for result in results if type(result.place) is int]
+        payloads = [result.owner for result in results if type(result.place) is int]
         places = itertools.count()
         arrays = [
             (result.dtype, result.shape, next(places) if type(result.place) is int else result.place)

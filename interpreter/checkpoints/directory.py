@@ -143,9 +143,9 @@ class CheckpointDirectory(CheckpointReader):
 
         No values file is removed while some manifest cannot be read. FileError as from `collect`.
         """
-        kept, names = set(map(layout.values_file, spared)), self._names()
+        spared_files, names = set(map(layout.values_file, spared)), self._names()
         needed, unknown = self._needed(names)
-        swept = [orphan for orphan in self._orphans(names, needed) if orphan.name not in kept]
+        swept = [orphan for orphan in self._orphans(names, needed) if orphan.name not in spared_files]
         if unknown:
             swept = [orphan for orphan in swept if layout.is_unfinished(orphan.name)]
         if swept and not self._flushed:
@@ -167,7 +167,7 @@ class CheckpointDirectory(CheckpointReader):
     def _before(self, keep: int) -> list[int]:
         """The generations before the last `keep` readable ones, oldest first, except one that is kept for its names."""
         numbers = self.generations()
-        named, last = 0, 0  # the last one with names, the last of the kept ones
+        named, last = 0, 0  # the last one with names, the last of the kept generations
         for number in reversed(numbers):
             needs = self._needs(number)
             if isinstance(needs, frozenset):

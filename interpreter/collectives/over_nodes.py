@@ -24,7 +24,7 @@ from .request import ResolvedRequest, asked_for
 from .steps import CollectiveStep, numbered
 
 MOST_RANKS: Final = 64  # the number of steps grows with the square of the ranks
-KEPT: Final = 64  # cached requests and parts: training repeats a few of them
+CACHED: Final = 64  # cached requests and parts: training repeats a few of them
 WORDS: Final = 6  # values by which the first node of a launch and another one agree on it
 
 
@@ -52,7 +52,7 @@ class NodeShare(NamedTuple):
         return [task.step for task in self.tasks]
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED)
 def part_of(given: CollectiveSpec, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> NodeShare:
     """`part_to_do`, cached. Only for devices that the node is known to have: with few devices a part is small."""
     return part_to_do(given, homes, devices, node)
@@ -71,13 +71,13 @@ def part_to_do(given: CollectiveSpec, homes: tuple[str, ...], devices: tuple[str
     return NodeShare(algorithm, tasks)
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED)
 def nodes_of(homes: tuple[str, ...], devices: tuple[str, ...]) -> tuple[str, ...]:
     """The nodes, in the order in which these first name them."""
     return tuple(dict.fromkeys([node_of(name) for name in (*homes, *devices)]))
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED)
 def count_of(given: CollectiveSpec) -> int:
     """The number of steps of all nodes."""
     return len(schedule_of(given, over_nodes=True).steps)
@@ -102,7 +102,7 @@ def asked_over_nodes(
         return asked_for(kind, homes, metas, devices, attributes, len(devices or homes))
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED)
 def _asked(
     kind: str,
     homes: tuple[str, ...],

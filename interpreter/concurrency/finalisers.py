@@ -56,14 +56,14 @@ def finish(frame: FrameType) -> bool:
 
 class LastReference(ref[Any]):
     """A weak reference whose callback is a C function that keeps it, such as `queue.put`. `what`: what has to be done
-    for it when it is taken from there. Alive as long as `kept` contains it."""
+    for it when it is taken from there. It lives as long as `references` contains it."""
 
     __slots__ = ("what",)
     what: Any
 
     @classmethod
-    def of(cls, thing: Any, gone: Callable[[Any], object], what: Any, kept: dict[int, LastReference]) -> None:
+    def of(cls, thing: Any, gone: Callable[[Any], object], what: Any, references: dict[int, LastReference]) -> None:
         """Call `gone` with such a reference when the object is gone."""
         last = cls(thing, gone)
         last.what = what
-        kept[id(last)] = last
+        references[id(last)] = last

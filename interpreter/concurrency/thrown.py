@@ -72,7 +72,7 @@ class Door:
 
     def _make(self, pythonapi: Any) -> Any:
         throw = getattr(pythonapi, NAME)
-        is_covered, kept = self.is_covered, self._thrown
+        is_covered, pending = self.is_covered, self._thrown
 
         class Throw(pythonapi._FuncPtr):  # type: ignore[misc]  # noqa: SLF001
             """The interpreter's function, except for threads in a region and threads of this package."""
@@ -82,14 +82,14 @@ class Door:
             def __call__(self, thread: Any, thrown: Any) -> Any:
                 number, what = getattr(thread, "value", thread), value_of(thrown)
                 if what is None:  # take back an earlier exception
-                    kept.pop(number, None)
+                    pending.pop(number, None)
                     return throw(thread, thrown)
                 if (ours := name_of_ours(number)) is not None:
                     LOG.error("%r was thrown at the thread %r, which goes on without it", what, ours)
                     return 1
                 if is_covered(number):
-                    kept[number] = what
-                    if is_covered(number) or kept.pop(number, None) is None:
+                    pending[number] = what
+                    if is_covered(number) or pending.pop(number, None) is None:
                         return 1
                 return throw(thread, thrown)
 

@@ -135,17 +135,17 @@ class Families:
         found = []
         for whole, new in names.items():
             parts = self.parts.get(whole, {})
-            kept = new if whole in new else parts_kept(whole, new, parts)
-            if kept:
-                found += [name for name in (whole, *parts) if name in bound and name not in kept]
+            remaining = new if whole in new else remaining_parts(whole, new, parts)
+            if remaining:
+                found += [name for name in (whole, *parts) if name in bound and name not in remaining]
         return found
 
 
-def parts_kept(whole: str, given: Collection[str], bound: Iterable[str]) -> set[str]:
+def remaining_parts(whole: str, given: Collection[str], bound: Iterable[str]) -> set[str]:
     """The parts of a global tensor that have its name once the given ones are published; none while some of the value
     is missing."""
     if any(map(needed, families(given)[whole])):
         return set(given)
     ways = families(dict.fromkeys((*given, *bound)))[whole]
-    kept = [set(way) for way in ways if not set(given).isdisjoint(way)]
-    return set().union(*kept) if any(map(needed, kept)) else set()
+    remaining = [set(way) for way in ways if not set(given).isdisjoint(way)]
+    return set().union(*remaining) if any(map(needed, remaining)) else set()

@@ -95,17 +95,17 @@ def _along_several(shape: Shape, attributes: Attributes) -> Plan:
     return axes, sizes
 
 
-def _kept(shape: Shape, form: SpectrumKind, axes: Shape, lengths: Shape) -> tuple[slice, ...]:
+def _used_index(shape: Shape, form: SpectrumKind, axes: Shape, lengths: Shape) -> tuple[slice, ...]:
     """The index of the used part of x.
 
     It cuts all axes at once: array modules process axis by axis, and may pad one axis before they cut another.
     """
-    kept = [slice(None)] * len(shape)
+    index = [slice(None)] * len(shape)
     for axis, length in zip(axes, lengths, strict=True):
-        kept[axis] = slice(length)
+        index[axis] = slice(length)
     if form is SpectrumKind.HERMITIAN:
-        kept[axes[-1]] = slice(lengths[-1] // 2 + 1)
-    return tuple(kept)
+        index[axes[-1]] = slice(lengths[-1] // 2 + 1)
+    return tuple(index)
 
 
 def result_dtype(dtype: DType, form: SpectrumKind) -> DType:
@@ -146,7 +146,7 @@ def _define_transform(name: str, form: SpectrumKind, summary: str, *attributes: 
         if not x.size or not axes:
             out[...] = x if not axes else 0  # only padding; NumPy would read beyond an empty axis
             return
-        x = x[_kept(x.shape, form, axes, lengths)]
+        x = x[_used_index(x.shape, form, axes, lengths)]
         x = x.astype(np.float32) if x.dtype == np.float16 else x
         along = {"n": lengths[0], "axis": axes[0]} if "axis" in given else {"s": lengths, "axes": axes}
         out[...] = getattr(xp.fft, name)(x, **along, norm=given["norm"])

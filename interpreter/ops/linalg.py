@@ -28,7 +28,7 @@ _EACH = 64
 
 # Up to this size of the result, NumPy holds the interpreter lock during a whole product, however long its sums are.
 # Such a product is computed in parts of so many multiplications, so that other threads do not wait long.
-_KEPT, _PART = 500, 1 << 22
+_LOCKED, _PART = 500, 1 << 22
 
 
 def product_work(dtype: DType, multiplications: int) -> int:
@@ -44,7 +44,7 @@ def stack_work(shape: Shape) -> int:
 
 def in_parts(size: int, inner: int) -> bool:
     """Whether a product is computed in parts. `size`: the elements of the result; `inner`: the terms of each sum."""
-    return size <= _KEPT and inner > _PART // max(size, 1)
+    return size <= _LOCKED and inner > _PART // max(size, 1)
 
 
 def multiply_matrices(xp: ArrayModule, left: Array, right: Array, out: Array) -> None:
@@ -232,7 +232,7 @@ def _contracted(left: int, right: int, attributes: Attributes) -> tuple[Shape, S
     return tuple(range(left - axes, left)), tuple(range(axes))
 
 
-def _kept(ndim: int, contracted: Shape) -> Shape:
+def _free_axes(ndim: int, contracted: Shape) -> Shape:
     return tuple(a for a in range(ndim) if a not in contracted)
 
 
@@ -243,8 +243,8 @@ def infer_tensordot(metas: Metas, attributes: Attributes) -> OutputMetas:
     for a, b in zip(*axes, strict=True):
         if left.shape[a] != right.shape[b]:
             raise ValueError(f"axis {a} of shape {left.shape} and axis {b} of shape {right.shape} differ in size")
-    rows = tuple(left.shape[a] for a in _kept(left.ndim, axes[0]))
-    columns = tuple(right.shape[a] for a in _kept(right.ndim, axes[1]))
+    rows = tuple(left.shape[a] for a in _free_axes(left.ndim, axes[0]))
+    columns = tuple(right.shape[a] for a in _free_axes(right.ndim, axes[1]))
     return (Meta.of(rows + columns, promote(metas)),)
 
 
@@ -253,10 +253,10 @@ def tensordot_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attribute
     (x1, x2), (out,) = inputs, outputs
     left, right = _contracted(x1.ndim, x2.ndim, attributes)
     inner = math.prod(x1.shape[a] for a in left)
-    rows = math.prod(x1.shape[a] for a in _kept(x1.ndim, left))
-    columns = math.prod(x2.shape[a] for a in _kept(x2.ndim, right))
-    x1 = xp.transpose(x1, _kept(x1.ndim, left) + left).reshape(rows, inner)
-    x2 = xp.transpose(x2, right + _kept(x2.ndim, right)).reshape(inner, columns)
+    rows = math.prod(x1.shape[a] for a in _free_axes(x1.ndim, left))
+    columns = math.prod(x2.shape[a] for a in _free_axes(x2.ndim, right))
+    x1 = xp.transpose(x1, _free_axes(x1.ndim, left) + left).reshape(rows, inner)
+    x2 = xp.transpose(x2, right + _free_axes(x2.ndim, right)).reshape(inner, columns)
     product = out.reshape(rows, columns) if out.flags.c_contiguous else xp.empty((rows, columns), out.dtype)
     multiply_matrices(xp, x1, x2, product)
     if not out.flags.c_contiguous:
@@ -279,15 +279,15 @@ def tensordot_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -
 
 
 def contracted(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The layout rule: a kept axis may be split; if a contracted axis is split, the result is a partial sum."""
+    """The layout rule: a free axis may be split; if a contracted axis is split, the result is a partial sum."""
     left, right = tensor_metas(call.metas)
     inner = _contracted(left.ndim, right.ndim, call.attributes)
     rows: list[Hashable] = [("row", axis) for axis in range(left.ndim)]
     columns: list[Hashable] = [("column", axis) for axis in range(right.ndim)]
     for n, (a, b) in enumerate(zip(*inner, strict=True)):
         rows[a] = columns[b] = ("inner", n)
-    kept = [rows[a] for a in _kept(left.ndim, inner[0])] + [columns[a] for a in _kept(right.ndim, inner[1])]
-    return product_signatures(call, [rows, columns], [kept])
+    free = [rows[a] for a in _free_axes(left.ndim, inner[0])] + [columns[a] for a in _free_axes(right.ndim, inner[1])]
+    return product_signatures(call, [rows, columns], [free])
 
 
 def infer_outer(metas: Metas, _attributes: Attributes) -> OutputMetas:

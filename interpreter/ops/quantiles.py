@@ -19,7 +19,7 @@ from ..types.axes import normal_axes
 from ..types.kinds import REAL
 from ..types.meta import Meta, Metas, ScalarType, Shape, tensor_meta
 from .reductions import shape_reduced
-from .rules.axes import kept_labels, reduction
+from .rules.axes import reduction, result_labels
 
 METHODS = (
     "inverted_cdf",
@@ -124,8 +124,8 @@ def quantiles_at(xp: ArrayModule, x: Array, fractions: Array, attributes: Attrib
     """Quantiles by NumPy's formulas (Hyndman and Fan, 1996); the axis of the fractions comes first.
 
     `weak`: the fractions take the dtype of x. CuPy's function (up to 14.2) must not be called: it refuses q only if
-    all of q is out of range. If only some of q is, or if a kept axis has size one, it reads outside its memory, and
-    the device is lost. It also lacks eight methods, and q of two axes.
+    all of q is out of range. If only some of q is, or if a remaining axis has size one, it reads outside its memory,
+    and the device is lost. It also lacks eight methods, and q of two axes.
     """
     ordered = _sorted_lines(xp, x, attributes["axis"])
     below, above, weight = neighbours(xp, fractions.reshape(-1), ordered.shape[-1], attributes["method"])
@@ -144,11 +144,11 @@ def quantiles_at(xp: ArrayModule, x: Array, fractions: Array, attributes: Attrib
 
 
 def _sorted_lines(xp: ArrayModule, x: Array, axis: Any) -> Array:
-    """x with the kept axes first, and one last axis with the elements along the other axes, sorted."""
+    """x with the remaining axes first, and one last axis with the elements along the other axes, sorted."""
     reduced = normal_axes(axis, x.ndim)
-    kept = [each for each in range(x.ndim) if each not in reduced]
-    shape = tuple(x.shape[each] for each in kept)
-    return xp.sort(x.transpose(*kept, *reduced).reshape(*shape, -1), axis=-1)
+    remaining = [each for each in range(x.ndim) if each not in reduced]
+    shape = tuple(x.shape[each] for each in remaining)
+    return xp.sort(x.transpose(*remaining, *reduced).reshape(*shape, -1), axis=-1)
 
 
 def neighbours(xp: ArrayModule, q: Array, count: int, method: str) -> tuple[Array, Array | None, Array | None]:
@@ -208,12 +208,12 @@ def selection_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes)
 
 
 def quantile_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The layout rule: the kept axes of x may be split, or the axes of q."""
+    """The layout rule: the remaining axes of x may be split, or the axes of q."""
     x, q = tensor_meta(call.metas), call.metas[1]
     fractions = [("fraction", n) for n in range(getattr(q, "ndim", 0))]
     axes = normal_axes(call.attributes["axis"], x.ndim)
-    kept = kept_labels(x.ndim, axes, keepdims=call.attributes["keepdims"])
-    return matching(call, [[None if n in axes else n for n in range(x.ndim)], fractions], [[*fractions, *kept]])
+    labels = result_labels(x.ndim, axes, keepdims=call.attributes["keepdims"])
+    return matching(call, [[None if n in axes else n for n in range(x.ndim)], fractions], [[*fractions, *labels]])
 
 
 define(

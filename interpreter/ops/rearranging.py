@@ -160,8 +160,8 @@ def _spread(x: Array, out: Array, once: Shape, repeated: Shape) -> None:
     Both reshapes only split axes and add or drop axes of size one, so they are always views. Axes of size one are
     dropped, so that there are no more axes than an array may have.
     """
-    kept = [axis for axis, n in enumerate(repeated) if n != 1]
-    out.reshape([repeated[a] for a in kept])[...] = x.reshape([once[a] for a in kept])
+    axes = [axis for axis, n in enumerate(repeated) if n != 1]
+    out.reshape([repeated[a] for a in axes])[...] = x.reshape([once[a] for a in axes])
 
 
 def infer_repeat_each(metas: Metas, attributes: Attributes) -> OutputMetas:

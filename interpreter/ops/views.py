@@ -169,8 +169,8 @@ def broadcast_to_view(x: Meta, layout: Layout, out: Meta, _attributes: Attribute
     """Repeated axes have stride 0."""
     offset, strides = layout
     new = out.ndim - x.ndim
-    kept = (s if n == m else 0 for n, m, s in zip(x.shape, out.shape[new:], strides, strict=True))
-    return offset, ((0,) * new + tuple(kept))
+    inner = (s if n == m else 0 for n, m, s in zip(x.shape, out.shape[new:], strides, strict=True))
+    return offset, ((0,) * new + tuple(inner))
 
 
 def flip_shape(shape: Shape, attributes: Attributes) -> Shape:

@@ -19,10 +19,10 @@ LOOK: Final = "tensord"  # shown in place of a nil name, of a connection that on
 
 def clean(name: str) -> str:
     """The name as it is shown, whatever a peer or a file system has made of it: cut, and without control characters."""
-    kept = name[:LONGEST]
-    if kept.isprintable():
-        return kept
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in kept)
+    short = name[:LONGEST]
+    if short.isprintable():
+        return short
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in short)
 
 
 def is_name(name: object) -> bool:

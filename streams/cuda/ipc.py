@@ -52,7 +52,7 @@ class SharedBlocks:
         self._ordinal = ordinal
         self._disposal = disposal
         self._blocks: WeakValueDictionary[int, SharedBlock] = WeakValueDictionary()  # by address
-        self._kept: list[tuple[Buffer, SharedBlock]] = []  # discarded, but perhaps open in another process
+        self._discarded: list[tuple[Buffer, SharedBlock]] = []  # perhaps open in another process
 
     def new(self, nbytes: int, user: BlockUser) -> tuple[SharedBlock, Any]:
         """A block of whole pages, contents undefined, and an array over all of it, which keeps it alive.
@@ -73,17 +73,17 @@ class SharedBlocks:
         block = self._blocks.get(buffer.raw.ptr) if self._blocks else None
         if block is None or not block.given or block.user.is_over():
             return False
-        self._kept.append((buffer, block))
+        self._discarded.append((buffer, block))
         return True
 
     def left_open(self, pid: int) -> list[int]:
-        """The bytes of each kept buffer; `pid`: only those of that process, 0: all."""
-        return [buffer.nbytes for buffer, block in self._kept if pid in {0, block.user.pid}]
+        """The bytes of each discarded buffer; `pid`: only those of that process, 0: all."""
+        return [buffer.nbytes for buffer, block in self._discarded if pid in {0, block.user.pid}]
 
     def unused(self) -> list[Buffer]:
-        """Remove and return the kept buffers that no process has open any more."""
-        if not self._kept:
+        """Remove and return the discarded buffers that no process has open any more."""
+        if not self._discarded:
             return []
-        over = [buffer for buffer, block in self._kept if block.user.is_over()]
-        self._kept = [one for one in self._kept if one[0] not in over]
+        over = [buffer for buffer, block in self._discarded if block.user.is_over()]
+        self._discarded = [one for one in self._discarded if one[0] not in over]
         return over

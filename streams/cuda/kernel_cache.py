@@ -46,7 +46,7 @@ def directory_of(configured: Path | None = None) -> Path:
     return Path(base) / "tensord" / "kernels"
 
 
-def keep_in(directory: Path) -> None:
+def store_kernels_in(directory: Path) -> None:
     """Make CuPy, which is not imported yet, store kernels there; MetadataError if it cannot."""
     if os.environ.get(VARIABLE):
         return
@@ -80,7 +80,7 @@ def unusable(directory: Path, why: str) -> MetadataError:
     return MetadataError(f"{directory} cannot keep compiled kernels: {why}, or set kernel_cache, or ${VARIABLE}")
 
 
-def kept_in(directory: Path) -> CachedKernels:
+def cached_kernels(directory: Path) -> CachedKernels:
     """The number of kernels in a directory, and their bytes."""
     sizes = [size for file in directory.glob(f"*{SUFFIX}") if (size := size_of(file))]
     return CachedKernels(len(sizes), sum(sizes))

@@ -8,9 +8,10 @@ Theory of operation
     failed or a GPU is lost, and then aborts: nothing else would end the kernels of the other ranks.
 
     A communicator is made for the first collective of a list of GPUs, which takes some 0.1 to 3 s, and kept. Beyond
-    `KEPT` the one idle longest is destroyed. A communicator with ranks of other nodes is made on a thread of its own,
-    since only the arrival of all ranks ends the call; the launcher waits, unless the launch is withdrawn, for at most
-    `MAKING` seconds. All nodes have their launches in one order (`gangs`), so launchers never wait in a circle.
+    `MOST_COMMUNICATORS` the one idle longest is destroyed. A communicator with ranks of other nodes is made on a thread
+    of its own, since only the arrival of all ranks ends the call; the launcher waits, unless the launch is withdrawn,
+    for at most `MAKING` seconds. All nodes have their launches in one order (`gangs`), so launchers never wait in a
+    circle.
 
 Guarantees
     - A launch begins on all GPUs of this machine or on none; `ended` is called once, when no GPU uses its arrays any
@@ -50,7 +51,7 @@ from ..library import CollectiveLaunch, Ended, Operand, Operands, SharedCommunic
 from ..stream import LOG
 from .nccl import DTYPES, GpuBuffer, Made, Making, NcclCommunicator, new_id, version
 
-KEPT: Final = 8  # communicators
+MOST_COMMUNICATORS: Final = 8
 MAKING: Final = 60.0  # seconds for the ranks of other nodes to join
 UNFINISHED: Final = 4  # the most abandoned communicators for which a thread still waits
 SIZES: Final = {name: np.dtype(name).itemsize for name in DTYPES}
@@ -108,7 +109,7 @@ class NcclLibrary:
         if refused:
             ended(KernelError(f"{launch.label}: its devices are being closed", op=launch.label))
 
-    def kept(self, devices: Sequence[str]) -> bytes:
+    def working_id(self, devices: Sequence[str]) -> bytes:
         with self._lock:
             found = self._made.get(tuple(devices))
             if found is None or found.error is not None:
@@ -207,12 +208,12 @@ class NcclLibrary:
     def _communicator_of(self, job: NcclJob) -> NcclCommunicator:
         """The communicator of the job's GPUs. It is made anew if none works, or if other nodes do not have it."""
         key, shared = job.launch.devices, job.launch.shared
-        id_ = self.kept(key)
-        if id_ and (shared is None or id_ == shared.kept):
+        id_ = self.working_id(key)
+        if id_ and (shared is None or id_ == shared.existing):
             if shared is not None:
                 shared.announce(id_)
             return self._made[key]
-        if shared is not None and shared.kept:
+        if shared is not None and shared.existing:
             raise KernelError(f"{job.launch.label}: the communicator of its GPUs has failed meanwhile; try again")
         self._make_room(key)
         found = self._new_communicator(job) if shared is None else self._new_shared(job, shared)
@@ -224,7 +225,7 @@ class NcclLibrary:
         """End the communicators idle longest, and the previous one of these GPUs once its launches have ended."""
         with self._lock:
             idle = [other for other, one in self._made.items() if not one.running and other != key]
-            surplus = idle[: max(0, len(self._made) - (key in self._made) - KEPT + 1)]
+            surplus = idle[: max(0, len(self._made) - (key in self._made) - MOST_COMMUNICATORS + 1)]
             self._leaving += [self._made.pop(other) for other in (*surplus, key) if other in self._made]
         for one in self._leaving:
             if not one.running:

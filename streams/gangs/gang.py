@@ -234,7 +234,7 @@ class Gang:
         if self.state is not State.QUEUING:
             return  # the launch failed meanwhile
         self._move(GangEvent.GRANTED)
-        self._ids.append(self.library.kept(self.launch.devices))
+        self._ids.append(self.library.working_id(self.launch.devices))
         if self.meeting.leads:
             self._ask_next()
         else:
@@ -263,15 +263,15 @@ class Gang:
         if not id_:
             self._fail(ProtocolError(f"{self.launch.label}: {self.meeting.others[0]} has named no communicator"))
         elif id_ == self._ids[0]:
-            self._launch(kept=id_)
+            self._launch(existing=id_)
         else:
             self._launch(made_with=id_)
 
     def _launch(
-        self, kept: bytes = b"", made_with: bytes = b"", announce: Callable[[bytes], None] = tell_nobody
+        self, existing: bytes = b"", made_with: bytes = b"", announce: Callable[[bytes], None] = tell_nobody
     ) -> None:
         self._move(GangEvent.AGREED)
-        self.launch.shared = SharedCommunicator(kept, made_with, announce, partial(self.turns.leave, self))
+        self.launch.shared = SharedCommunicator(existing, made_with, announce, partial(self.turns.leave, self))
         self.library.begin(self.launch, self._operands, lambda error: self._post(partial(self._has_ended, error)))
 
     def _has_ended(self, error: TensordError | None) -> None:

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-_KEPT: Final = 64  # unused events of one device that are kept
+_MOST_FREE: Final = 64  # unused events of one device that are kept
 _STAMPING: Final = threading.Lock()
 
 
@@ -47,7 +47,7 @@ class Events:
             return self._new()
 
     def give(self, event: Any) -> None:
-        if len(self._free) < _KEPT:
+        if len(self._free) < _MOST_FREE:
             self._free.append(event)
 
 

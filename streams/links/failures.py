@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from ...interpreter.errors import TensordError
 
-KEPT: Final = 1 << 16
+MOST: Final = 1 << 16
 SHARES: Final = 16  # a client's share is one part of this many
 CLIENT: Final = 8  # bytes of a transfer's name that belong to its client
 
@@ -43,12 +43,12 @@ class ByClient(Generic[K]):
         if not own:
             del self._of[client]
 
-    def to_forget(self, kept: int) -> K | None:
+    def to_forget(self, most: int) -> K | None:
         """The transfer to forget, if more are kept than allowed."""
-        if len(self._transfers) <= kept:
+        if len(self._transfers) <= most:
             return None
         largest = self._of.get(self._largest, ())
-        return next(iter(largest if len(largest) > kept // SHARES else self._transfers))
+        return next(iter(largest if len(largest) > most // SHARES else self._transfers))
 
 
 class TransferFailures:
@@ -62,7 +62,7 @@ class TransferFailures:
         if transfer not in self._errors:
             self._by_client.add(transfer, transfer)
         self._errors[transfer] = error
-        oldest = self._by_client.to_forget(KEPT)
+        oldest = self._by_client.to_forget(MOST)
         if oldest is not None:
             self.pop(oldest)
 

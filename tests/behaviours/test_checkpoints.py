@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.files.savings import KEPT
+from tensord.client.files.savings import UNFINISHED
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.interpreter.checkpoints.record import INNER
@@ -89,7 +89,7 @@ def test_a_checkpoint_that_is_refused_at_once_keeps_no_session_alive(make_sessio
     refused = make_session(devices=DEVICES).checkpoint(tmp_path, names=["missing"])
     with pytest.raises(td.MetadataError, match="nothing is published as 'missing'"):
         refused.wait(WAIT)
-    assert refused not in KEPT
+    assert refused not in UNFINISHED
 
 
 def test_a_group_is_in_a_checkpoint_as_a_whole(make_session, tmp_path):

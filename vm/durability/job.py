@@ -19,7 +19,7 @@ from ...interpreter.files.open_file import OpenFile
 from ...interpreter.files.tensor_file import flat
 from ...interpreter.layouts.part_names import families, needed, part_of
 from ...interpreter.types.meta import Meta
-from ...streams.disk.kept import stretches_in
+from ...streams.disk.checkpoint_values import stretches_in
 from ...streams.disk.stored import StoredArray, pieces
 from ..log import log
 from .contents import Contents, owner_of

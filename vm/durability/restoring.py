@@ -17,7 +17,7 @@ from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.layouts.part_names import families, needed, user_name
 from ...interpreter.programs.program import Program
 from ...interpreter.types.device_names import counterpart, own_name
-from ...streams.disk.kept import KeptReader, KeptStretch
+from ...streams.disk.checkpoint_values import CheckpointStretch, SharedReader
 from ..model.directory import Published, PublishedRoutine
 from .contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME, owner_of
 
@@ -32,12 +32,12 @@ class FoundGeneration(NamedTuple):
     `programs`: of routines; `notes`: for each newer generation, the reason why it cannot be restored.
     """
 
-    reader: KeptReader
+    reader: SharedReader
     generation: Generation
     newest: int
     damaged: dict[str, str]
     fields: dict[str, dict[str, Any]]
-    stretches: dict[str, KeptStretch]
+    stretches: dict[str, CheckpointStretch]
     programs: dict[str, Program]
     notes: dict[int, str]
 
@@ -48,7 +48,7 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
     Uses only the disk. MetadataError if there is no such generation or name; FileError if the disk cannot be read.
     `deep`: also verify the bytes of values.
     """
-    reader = KeptReader.open(path)
+    reader = SharedReader.open(path)
     notes: dict[int, str] = {}
     if number:
         generation = reader.generation(number)
@@ -67,7 +67,7 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
     if deep:
         damaged |= reader.verify(part_of(generation, names), deep=True)
     fields: dict[str, dict[str, Any]] = {}
-    stretches: dict[str, KeptStretch] = {}
+    stretches: dict[str, CheckpointStretch] = {}
     programs: dict[str, Program] = {}
     for name, record in generation.records():
         if name not in damaged:
@@ -78,7 +78,7 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
                 if record.meta is None:
                     programs[name] = Program.parse(reader.read_text(record))
                 else:
-                    stretches[name] = KeptStretch(reader, name, record)
+                    stretches[name] = CheckpointStretch(reader, name, record)
             except TensordError as error:
                 damaged[name] = error.message
     return FoundGeneration(reader, generation, newest, damaged, fields, stretches, programs, notes)

@@ -96,7 +96,7 @@ class Service:
         check_exporter(config)
         for plugin in load(config.plugins):
             log.info("plugin", **plugin.row)
-        self.kernels = look_after_kernels(config, kernel_cache.keep_in)
+        self.kernels = look_after_kernels(config, kernel_cache.store_kernels_in)
         self.peers = open_peers(config)
         self.open(keepers)
         self.registry = registry = registry_of(config, self.runtime, self.shares.sessions)

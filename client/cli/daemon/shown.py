@@ -27,7 +27,7 @@ def show_status(found: Mapping[str, Any]) -> None:
 
 def summary(found: Mapping[str, Any]) -> list[str]:
     done, trace = found["instructions"], found["trace"]
-    kept = f"{count(trace['records'])} of {count(trace['capacity'])} records, {count(trace['dropped'])} older ones lost"
+    ring = f"{count(trace['records'])} of {count(trace['capacity'])} records, {count(trace['dropped'])} older ones lost"
     ended = f"{count(done['retired'])} done, {count(done['failed'])} of them failed"
     files = found["descriptors"]
     taken = f"{size(found['memory'])} of memory, {count(files['open'])} of {count(files['limit'])} open files"
@@ -38,7 +38,7 @@ def summary(found: Mapping[str, Any]) -> list[str]:
         f"  process       {process}",
         f"  sessions      {count(found['sessions'])} with {held}",
         f"  instructions  {ended}; {count(done['live'])} live, {count(done['pending'])} pending",
-        f"  trace         {kept if trace['enabled'] else 'off'}",
+        f"  trace         {ring if trace['enabled'] else 'off'}",
         *(
             f"  checkpoint    {size(one['written'])} of {size(one['bytes'])} written to {one['directory']}"
             for one in found["checkpoints"]

@@ -127,7 +127,7 @@ def check_kernels(directory: Path | None = None) -> Iterator[CheckResult]:
         what, _, advice = error.message.partition(": ")
         yield warn(NAME, what, advice)
         return
-    found = kernel_cache.kept_in(directory)
+    found = kernel_cache.cached_kernels(directory)
     if found.kernels:
         yield ok(NAME, f"{directory}: {plural(found.kernels, 'kernel')}, {size(found.nbytes)}")
     else:

@@ -95,7 +95,7 @@ def kernels_in(directory: str) -> tuple[int, int] | None:
     """The number of kernels in a directory on this machine, and their bytes; None without a directory."""
     if not directory:
         return None
-    from ....streams.cuda.kernel_cache import kept_in
+    from ....streams.cuda.kernel_cache import cached_kernels
 
-    kept = kept_in(Path(directory))
-    return kept.kernels, kept.nbytes
+    cached = cached_kernels(Path(directory))
+    return cached.kernels, cached.nbytes

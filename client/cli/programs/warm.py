@@ -157,7 +157,7 @@ def session_for(address: str | None, devices: Sequence[str], cache: Path | None)
 
     where, named = address or find_daemon(), devices or [USUAL]
     if where is None and any(map(compiles, named)):
-        kernel_cache.keep_in(kernel_cache.directory_of(cache))
+        kernel_cache.store_kernels_in(kernel_cache.directory_of(cache))
     return program_session(where, named)
 
 
@@ -193,7 +193,7 @@ def directory_for(session: Session) -> Path | None:
 def kernels_in(directory: Path | None) -> int:
     from ....streams.cuda import kernel_cache
 
-    return 0 if directory is None else kernel_cache.kept_in(directory).kernels
+    return 0 if directory is None else kernel_cache.cached_kernels(directory).kernels
 
 
 # -- for people --------------------------------------------------------------------------------------------------------
@@ -202,12 +202,12 @@ def kernels_in(directory: Path | None) -> int:
 def show(report: dict[str, Any]) -> None:
     rows = [row(list(calls)) for _, calls in groupby(report["called"], key=itemgetter("device", "op"))]
     seconds = sum(one["seconds"] for one in report["called"])
-    kept = f"; {report['directory']} has {plural(report['kernels'], 'kernel')}, {count(report['new'])} of them new"
+    cache = f"; {report['directory']} has {plural(report['kernels'], 'kernel')}, {count(report['new'])} of them new"
     print_table(
         COLUMNS,
         rows,
         caption=f"{plural(len(report['called']), 'call')} of {plural(len(rows), 'op')} in {duration(seconds)}"
-        f"{kept if report['directory'] else ''}{', interrupted' if report['interrupted'] else ''}",
+        f"{cache if report['directory'] else ''}{', interrupted' if report['interrupted'] else ''}",
         empty="nothing was compiled",
     )
     reasons = defaultdict(list)

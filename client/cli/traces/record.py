@@ -162,9 +162,9 @@ def record(output: Path, address: str | None, length: float | None, detail: int 
         recorder.named = output
         if detail is not None:
             session._core.answers.query("detail", detail, True)
-        with recording_values(session, recorder, output, values) as kept:
+        with recording_values(session, recorder, output, values) as written_values:
             recorder.run(stop, length)
-    report(output, recorder.file.records, recorder.lost, output.stat().st_size, values=kept)
+    report(output, recorder.file.records, recorder.lost, output.stat().st_size, values=written_values)
 
 
 def report(

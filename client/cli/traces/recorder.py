@@ -135,9 +135,9 @@ class TraceRecorder:
     def ended_early(self, error: Exception) -> TensordError:
         """The error that ended the recording, with a note on what the file holds."""
         what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        kept = f"{self.named} holds the {plural(self.file.records, 'record')} before that"
+        contents = f"{self.named} holds the {plural(self.file.records, 'record')} before that"
         kind = ConnectionLost if isinstance(error, ConnectionLost) else TensordError
-        return kind(f"the recording ended early: {what}. {kept}, and is a complete trace")
+        return kind(f"the recording ended early: {what}. {contents}, and is a complete trace")
 
     def progress(self, elapsed: float) -> None:
         """Redraw the progress line, at most every `_PROGRESS` seconds."""

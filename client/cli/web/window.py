@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from ....vm.tracing.analysis.trace import Trace
     from ....vm.tracing.record import Record
 
-KEPT: Final = 20_000  # records; some 40 MB
+CAPACITY: Final = 20_000  # records; some 40 MB
 
 
 class Window:
     """The newest records. `missed`: records that the samples have left out."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
         self._finished: OrderedDict[int, Record] = OrderedDict()
         self._live: dict[int, Record] = {}
         self._last: RingSnapshot | None = None
@@ -34,7 +34,7 @@ class Window:
             self.missed += count - len(finished)
             self._gap = min((record.erased for record in finished.values()), default=picture.tick)
         self._finished.update(finished)
-        while len(self._finished) > self._kept:
+        while len(self._finished) > self._capacity:
             self._finished.popitem(last=False)
         return count
 

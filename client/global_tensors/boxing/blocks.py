@@ -38,12 +38,12 @@ def blocks(before: Form, after: Form) -> tuple[NewPart, ...]:
     """The new parts, made of old ones. A device never fetches a piece that it has. Of equal pieces, one on a device
     that also has a new part is preferred, so that a program can leave a lost device."""
     staying = set(after.placement.names)
-    kept = [dim for dim, atom in enumerate(before.layout) if isinstance(atom, Partial)]
-    lines = [tuple(coordinates[dim] for dim in kept) for coordinates in grid_coordinates(before.placement.grid)]
+    partial_dims = [dim for dim, atom in enumerate(before.layout) if isinstance(atom, Partial)]
+    lines = [tuple(coordinates[dim] for dim in partial_dims) for coordinates in grid_coordinates(before.placement.grid)]
     made = []
     for number, share in enumerate(after.shares):
         name = after.placement.names[number]
-        sources = [n for n in range(len(before.shares)) if not kept or lines[n] == lines[number]]
+        sources = [n for n in range(len(before.shares)) if not partial_dims or lines[n] == lines[number]]
         names = before.placement.names
         sources.sort(key=lambda n: (names[n] != name, names[n] not in staying, n != number))
         made.append(block(before.shares, sources, share))

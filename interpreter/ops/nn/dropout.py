@@ -75,8 +75,8 @@ def dropout_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes:
     """x / (1 - rate) with dropped elements set to 0, even if they are infinite or NaN."""
     (x, seed), rate = inputs, attributes["rate"]
     check_seed(seed, (), {})
-    kept = xp.asarray(drawn(seed, x.shape, attributes["whole"], attributes["begin"]) >= rate)
-    fill_masked(xp, x * (0 if rate == 1 else 1 / (1 - rate)), kept, outputs[0])
+    mask = xp.asarray(drawn(seed, x.shape, attributes["whole"], attributes["begin"]) >= rate)
+    fill_masked(xp, x * (0 if rate == 1 else 1 / (1 - rate)), mask, outputs[0])
 
 
 def drawn(seed: int, shape: Shape, whole: Shape | None, begin: Shape | None) -> Host:

@@ -56,15 +56,15 @@ def gelu_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: At
     xp.multiply(x, inner, out)
 
 
-def fill_masked(xp: ArrayModule, values: Array, kept: Array, out: Array) -> None:
-    """out = `values` where `kept`, else 0; `out` may be the memory of `values`.
+def fill_masked(xp: ArrayModule, values: Array, mask: Array, out: Array) -> None:
+    """out = `values` where `mask`, else 0; `out` may be the memory of `values`.
 
     The bits are multiplied by 0 or 1, as integers: as floats, inf * 0 would be NaN, and a masked copy takes ten
     times as long.
     """
     bits = f"i{out.dtype.itemsize}"
-    mask = xp.asarray(kept).astype(bits)
-    xp.multiply(xp.asarray(values, dtype=out.dtype).view(bits), mask, out.view(bits))
+    factors = xp.asarray(mask).astype(bits)
+    xp.multiply(xp.asarray(values, dtype=out.dtype).view(bits), factors, out.view(bits))
 
 
 def relu_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:

@@ -86,14 +86,14 @@ def reduction(
     def rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
         x, out = tensor_meta(call.metas), call.outputs[0]
         axes = normal_axes(call.attributes["axis"], x.ndim)
-        kept = kept_labels(x.ndim, axes, keepdims=call.attributes["keepdims"])
+        labels = result_labels(x.ndim, axes, keepdims=call.attributes["keepdims"])
         rounds = out is None or out.dtype.kind in "fc"
         by_rows = exact_sums(call, parts) if adds and rounds else True
 
         def exact(label: Hashable) -> bool:
             return not rounds if label in axes else by_rows(label) if callable(by_rows) else by_rows
 
-        for one in matching(call, [range(x.ndim)], [kept], reduction=_of(combined, out), exact=exact):
+        for one in matching(call, [range(x.ndim)], [labels], reduction=_of(combined, out), exact=exact):
             (atom,) = one.inputs
             if not isinstance(atom, Split) or atom.axis not in axes:
                 yield one
@@ -103,7 +103,7 @@ def reduction(
     return rule
 
 
-def kept_labels(ndim: int, axes: Collection[int], *, keepdims: bool) -> Labels:
+def result_labels(ndim: int, axes: Collection[int], *, keepdims: bool) -> Labels:
     """For each axis of a reduction's result, the axis of the operand, or None if that was reduced."""
     return [None if axis in axes else axis for axis in range(ndim) if keepdims or axis not in axes]
 
@@ -146,8 +146,8 @@ def squeeze_rule(axes_of: Callable[[Shape, Mapping[str, Any]], Sequence[int | No
 
     def localise(whole: OpCall, piece: OpCall, _part: int) -> Mapping[str, Any]:
         x = tensor_meta(whole.metas)
-        kept = axes_of(x.shape, whole.attributes)
-        return {**piece.attributes, "axis": tuple(axis for axis in range(x.ndim) if axis not in kept)}
+        remaining = axes_of(x.shape, whole.attributes)
+        return {**piece.attributes, "axis": tuple(axis for axis in range(x.ndim) if axis not in remaining)}
 
     def rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
         for one in reordered(axes_of)(call, parts):

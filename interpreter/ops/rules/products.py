@@ -52,8 +52,8 @@ def vecdot_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     left, right = tensor_metas(call.metas)
     axis: int = call.attributes["axis"]
     given = [_around(meta, axis) for meta in (left, right)]
-    kept = max(left.ndim, right.ndim) - 1
-    return product_signatures(call, given, [range(-kept, 0)], exact_stacks(left.shape[axis]))
+    ndim = max(left.ndim, right.ndim) - 1
+    return product_signatures(call, given, [range(-ndim, 0)], exact_stacks(left.shape[axis]))
 
 
 def _around(meta: Meta, axis: int) -> Labels:

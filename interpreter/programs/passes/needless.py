@@ -16,13 +16,13 @@ def dead_results(program: Program) -> Program:
     """The program without the steps whose results are not needed."""
     newest = newest_values(program)
     needed = {*program.results, *(newest[variable] for variable in range(program.inputs))}
-    kept: list[Step] = []
+    steps: list[Step] = []
     for step in reversed(program.steps):
         if needed.isdisjoint(made_by(step)) and is_total(program, step) and not may_refuse_numbers(program, step):
             continue
-        kept.append(step)
+        steps.append(step)
         needed.update(step.operands, step.into or ())
-    return program if len(kept) == len(program.steps) else rebuilt(program, reversed(kept))
+    return program if len(steps) == len(program.steps) else rebuilt(program, reversed(steps))
 
 
 def common_subexpressions(program: Program) -> Program:

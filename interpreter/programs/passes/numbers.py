@@ -27,17 +27,17 @@ def numbers(program: Program) -> Program:
     """The program with fewer used numbers; all of them keep their slots."""
     found: dict[bytes, int] = {}
     slots: dict[int, int] = {}  # slot of a number -> slot of its replacement
-    kept: list[Number] = []
+    new_numbers: list[Number] = []
     users = users_of(program)
     for slot, old in enumerate(program.numbers):
-        number = computed(program, old, kept, users.get(slot, ()))
-        kept.append(number)
+        number = computed(program, old, new_numbers, users.get(slot, ()))
+        new_numbers.append(number)
         given = number.op in (PARAMETER, DRAW)
         renamed = number._replace(operands=tuple([slots[n] for n in number.operands]))
         slots[slot] = slot if given else found.setdefault(packed(renamed), slot)
-    if kept == list(program.numbers) and all(slots[slot] == slot for slot in users):
+    if new_numbers == list(program.numbers) and all(slots[slot] == slot for slot in users):
         return program
-    return rebuilt(program, program.steps, None, kept, slots)
+    return rebuilt(program, program.steps, None, new_numbers, slots)
 
 
 def packed(number: Number) -> bytes:

@@ -83,7 +83,7 @@ def everywhere(each: Pass, program: Program) -> Program:
 def with_blocks(each: Pass, step: Step) -> Step:
     """A step of control flow, with its blocks after the pass, except those that write a tensor known by two names."""
     two = [writes_by_two_names(step, n) for n in range(len(step.blocks))]
-    blocks = [block if kept else everywhere(each, block) for block, kept in zip(step.blocks, two, strict=True)]
+    blocks = [block if twice else everywhere(each, block) for block, twice in zip(step.blocks, two, strict=True)]
     changed = any(new is not old for new, old in zip(blocks, step.blocks, strict=True))
     return step._replace(blocks=tuple(blocks)) if changed else step
 

@@ -37,7 +37,7 @@ META_BYTES: Final = 1 << 10
 ERROR_BYTES: Final = 1 << 14
 TEXT: Final = 2000  # characters of an error's text
 NO_TRANSFER: Final = bytes(16)
-KEPT: Final = 256  # metas whose encoded bytes are cached
+CACHED_METAS: Final = 256  # metas whose encoded bytes are cached
 _LENGTH: Final = struct.Struct("<H")
 
 
@@ -102,12 +102,12 @@ def frame(kind: HeaderKind, transfer: bytes, number: int, payload: bytes = b"") 
 # -- payloads ----------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED_METAS)
 def meta_payload(meta: Meta) -> bytes:
     return Encoder().encode([0, meta.plain])
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED_METAS)
 def read_meta(payload: bytes) -> Meta:
     """The meta; ProtocolError if the payload is none."""
     try:

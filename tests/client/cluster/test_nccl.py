@@ -171,7 +171,7 @@ class TestOrder:
         self, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """One that a node alone has ended is made anew on all."""
-        monkeypatch.setattr(nccl_library, "KEPT", 2)
+        monkeypatch.setattr(nccl_library, "MOST_COMMUNICATORS", 2)
         x, y = nodes.ones([ALL[0], ALL[2]]), nodes.ones([ALL[0], ALL[3]])
         for _ in range(3):
             for pair in (x, y, x[::-1]):

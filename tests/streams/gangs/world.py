@@ -49,7 +49,7 @@ class ModelLibrary:
         assert operands == [launch.label]
         self.queue.append(Job(launch, ended))
 
-    def kept(self, devices: Sequence[str]) -> bytes:
+    def working_id(self, devices: Sequence[str]) -> bytes:
         return self.ids.get(tuple(devices), b"")
 
     def withdraw(self, launch: CollectiveLaunch, error: TensordError, *, missing: bool = False) -> None:
@@ -77,8 +77,8 @@ class ModelLibrary:
         assert shared is not None
         if job.error is not None:
             job.ended(job.error)
-        elif shared.kept:
-            job.id = shared.kept
+        elif shared.existing:
+            job.id = shared.existing
             assert self.ids.get(key) == job.id, "a node has promised a communicator that it has not"
             shared.announce(job.id)
             self.place(job)

@@ -232,7 +232,7 @@ def sample(machine: Machine, since: int, most: int) -> RingSnapshot:
 
 
 def test_a_window_keeps_the_newest_records_alone(machine: Machine) -> None:
-    window = Window(kept=20)
+    window = Window(capacity=20)
     work(machine, 30)
     first = sample(machine, 0, 1000)
     assert window.add(first) == first.finished

@@ -645,7 +645,7 @@ def test_a_flood_of_small_values_is_a_violation():
 
 
 def test_floods_of_offers_and_failures_are_bounded(monkeypatch):
-    monkeypatch.setattr(failures, "KEPT", 100)
+    monkeypatch.setattr(failures, "MOST", 100)
     monkeypatch.setattr(receiver, "ARRIVED", 100)
     _, other = pair()
     meta = frames.meta_payload(Meta.of((2,), "int8"))

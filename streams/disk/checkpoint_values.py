@@ -23,12 +23,12 @@ from ...interpreter.files.open_file import OpenFile
 from ...interpreter.files.values import read_array, read_range
 from .stored import LoadedStretch, Stretch
 
-STRETCHES: WeakSet[KeptStretch] = WeakSet()  # of this process
+STRETCHES: WeakSet[CheckpointStretch] = WeakSet()  # of this process
 GONE: Final = "another process has removed it; restore a later generation (docs/checkpoints.md)"
 ADDING: Final = threading.Lock()  # machines add and list stretches on threads of their own
 
 
-class KeptReader(CheckpointReader):
+class SharedReader(CheckpointReader):
     """A reader whose directory is closed with the last reference to the reader. The directory is opened and identified
     by its real path; resolving that path for each value would take longer than the rest of a restore."""
 
@@ -36,12 +36,12 @@ class KeptReader(CheckpointReader):
         self.close()
 
 
-class KeptStretch(Stretch):
+class CheckpointStretch(Stretch):
     """A value of a generation. `path`: the real path of the directory; `file`: the id of its values file."""
 
     __slots__ = ("__weakref__", "_entry", "_held", "_reader", "file", "path")
 
-    def __init__(self, reader: KeptReader, name: str, record: ValueRecord) -> None:
+    def __init__(self, reader: SharedReader, name: str, record: ValueRecord) -> None:
         super().__init__(record.nbytes)
         self.path = reader.path
         self.file = record.file
@@ -92,7 +92,7 @@ class KeptStretch(Stretch):
             raise file.failed(f"has {file.size} bytes and should have {end} at least; was it cut short?")
 
 
-def stretches_in(path: Path) -> list[KeptStretch]:
+def stretches_in(path: Path) -> list[CheckpointStretch]:
     """The values in a directory, given by its real path."""
     with ADDING:
         return [stretch for stretch in STRETCHES if stretch.path == path]
