@@ -31,7 +31,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from ..interpreter.concurrency.background import DOZE, Background
+from ..interpreter.concurrency.background import DOZE_INTERVAL, Background
 from ..interpreter.concurrency.bell import Bell
 from ..interpreter.concurrency.interrupts import SHIELD
 from ..interpreter.concurrency.leader_followers import Awaited, LeaderFollowers, Until
@@ -351,7 +351,7 @@ class VirtualMachine(Runtime):
             return 0.0
         if awake:
             return IDLE_FLUSH
-        return min(DOZE, self.watch_period) if self.is_in_use() else None
+        return min(DOZE_INTERVAL, self.watch_period) if self.is_in_use() else None
 
     def look_around(self) -> bool:
         """Do the chores, drive if needed, send idle messages, watch for hangs; return whether messages were sent."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...interpreter.concurrency.blocks import ends_block
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError
-from ...interpreter.programs.builder import LONGEST, Builder
+from ...interpreter.programs.builder import MAX_NAME_LENGTH, Builder
 from ...interpreter.programs.numbers import CONSTANT, DRAW, PARAMETER, SEED
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.promotion import check_scalar, check_scalars
@@ -329,7 +329,7 @@ class Capture:
         found, number = name, self._numbered.get(name, 1)
         while found in self._numbered:
             number += 1
-            found = f"{name[: LONGEST - 6]}.{number}"
+            found = f"{name[: MAX_NAME_LENGTH - 6]}.{number}"
         self._numbered[name] = number
         self._numbered.setdefault(found, 1)
         return found

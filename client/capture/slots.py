@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...interpreter.errors import CaptureError
-from ...interpreter.programs.builder import SLOTS
+from ...interpreter.programs.builder import MAX_SLOTS
 
 
 class CaptureSlots:
@@ -45,5 +45,5 @@ class CaptureSlots:
 
 def check_room(taken: int, what: str) -> None:
     """CaptureError if a program would have too many slots."""
-    if taken >= SLOTS:
-        raise CaptureError(f"a routine has at most {SLOTS} {what}; split it into several routines")
+    if taken >= MAX_SLOTS:
+        raise CaptureError(f"a routine has at most {MAX_SLOTS} {what}; split it into several routines")

@@ -23,7 +23,7 @@ from ...interpreter.errors import (
 )
 from ...interpreter.files.describe import describe
 from ...interpreter.files.header import FileHeader, TensorEntry
-from ...interpreter.files.on_wire import MOST, encode_entry, meta_of
+from ...interpreter.files.on_wire import MAX_ENTRIES, encode_entry, meta_of
 from ...interpreter.files.open_file import OpenFile, open_path
 from ...interpreter.files.tensor_file import Identity
 from ...interpreter.layouts.placement import Placement
@@ -152,7 +152,7 @@ def defined(core: Core, load: Load, records: Mapping[str, Any]) -> dict[str, Ten
     found: dict[str, Tensor] = {}
     with outbox.lock:
         rest = iter(records.items())
-        while some := list(islice(rest, MOST)):
+        while some := list(islice(rest, MAX_ENTRIES)):
             ids = [outbox.new_id() for _ in some]
             entries = [record for _, record in some]
             outbox.messages.append(encode_message(load._replace(outputs=ids, entries=entries)))

@@ -29,7 +29,7 @@ from ...interpreter.errors import (
     metadata_error,
     without_frames,
 )
-from ...interpreter.files.on_wire import MOST
+from ...interpreter.files.on_wire import MAX_ENTRIES
 from ...interpreter.files.safetensors_writer import SafetensorsWriter
 from ...interpreter.files.tensor_file import printable
 from ...interpreter.types.meta import Meta
@@ -221,8 +221,8 @@ def issue(outbox: Outbox, file: Begun, tensors: Mapping[str, Tensor], location: 
     writer, shown = file.writer, printable(str(file.path))  # the machine's errors show the whole path, too
     with outbox.numbered() as number, outbox.lock:
         announce(outbox, number, writer.fd, shown)
-        for start in range(0, len(writer.entries), MOST):
-            some = writer.entries[start : start + MOST]
+        for start in range(0, len(writer.entries), MAX_ENTRIES):
+            some = writer.entries[start : start + MAX_ENTRIES]
             ids = [tensors[entry.name]._id for entry in some]
             outbox.messages.append(encode_message(Write(number, ids, [e.offset for e in some], location)))
         return outbox.ask(lambda request, _: Flush(number, request), located=False)

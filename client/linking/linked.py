@@ -14,7 +14,7 @@ from ...interpreter.programs.program import HOST_CALL, PRINT, Program, Step, eff
 from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Scalar
 from ...interpreter.types.sizes import size
-from ...interpreter.wire.locations import NAME
+from ...interpreter.wire.locations import MAX_SPAN_NAME_LENGTH
 from ...interpreter.wire.message_kinds import RUN
 from ...interpreter.wire.messages import encode_message
 from ...interpreter.wire.program_messages import Link, ProgramPart
@@ -250,7 +250,7 @@ class ProgramBinding:
 def shown_name(name: str) -> str:
     """A name as records show it: the end of a long name, without enclosing functions."""
     found = name.replace("<locals>.", "")
-    return "".join(letter if letter.isprintable() else "_" for letter in found[-NAME:])
+    return "".join(letter if letter.isprintable() else "_" for letter in found[-MAX_SPAN_NAME_LENGTH:])
 
 
 def work_of(program: Program) -> int:

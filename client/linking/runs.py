@@ -9,7 +9,7 @@ from ...interpreter.errors import MetadataError
 from ...interpreter.programs.constructs import numbers_given
 from ...interpreter.programs.convention import CallingConvention
 from ...interpreter.programs.numbers import evaluate
-from ...interpreter.programs.program import NO_OPS, Program
+from ...interpreter.programs.program import NON_OP_STEPS, Program
 from ...interpreter.schema.promotion import check_scalar
 from ...interpreter.types.meta import SCALAR_TYPES, Scalar
 from ..capture.capture import Capture
@@ -88,7 +88,7 @@ def int_operands(program: Program, slots: Mapping[int, int]) -> Iterator[tuple[s
         for block, taken in numbers_given(step) if step.blocks else ():
             yield from int_operands(block, {inner: slots[outer] for inner, outer in taken.items() if outer in slots})
         ints = [~operand for operand in step.operands if operand < 0 and program.numbers[~operand].kind == "int"]
-        if step.op in NO_OPS or not ints:
+        if step.op in NON_OP_STEPS or not ints:
             continue
         metas = tuple(SCALAR_TYPES[program.numbers[~o].kind] if o < 0 else program.metas[o] for o in step.operands)
         yield from ((step.op, slots[slot], metas, dict(step.attributes)) for slot in ints if slot in slots)

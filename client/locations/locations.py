@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.wire.forms import shown
-from ...interpreter.wire.locations import LINE
+from ...interpreter.wire.locations import LINE_MASK
 from ...interpreter.wire.message_kinds import LOCATION
 from .frames import OWNERS, PACKAGE, PROGRAM, Line, describe, describe_lines, describe_offset, lines_from, lines_of
 from .spans import Spans
@@ -30,7 +30,7 @@ from .spans import Spans
 Raised = TypeVar("Raised", bound=TensordError)
 LIMIT = 1 << 14
 NUMBERS = 4 * LIMIT
-TEXTS = LINE - NUMBERS  # lines of programs, whose numbers come after those of sites: a routine may outlive a site
+TEXTS = LINE_MASK - NUMBERS  # lines of programs, whose numbers come after those of sites: a routine may outlive a site
 RETRY = 1024  # lines without a number after which freed numbers are searched for again
 VARIABLE = "TENSORD_FRAMES"
 FRAMES = 4  # lines of a location, unless another number is set

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from ...interpreter.concurrency.blocks import ends_block
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ProtocolError
-from ...interpreter.wire.locations import DEPTH, LINE_BITS, NAME, SPANS
+from ...interpreter.wire.locations import LINE_BITS, MAX_SPAN_DEPTH, MAX_SPAN_NAME_LENGTH, SPAN_LIMIT
 from ...interpreter.wire.message_kinds import SPAN
 from .telemetry import TELEMETRY, TelemetrySpan, begin, end
 
@@ -53,7 +53,7 @@ class Spans:
         """Number the span and send it; returns its part of a location."""
         with self._locations.lock, SHIELD:
             if not span.bits:  # otherwise another thread has numbered it
-                self._newest = self._newest % (SPANS - 1) + 1
+                self._newest = self._newest % (SPAN_LIMIT - 1) + 1
                 former = self._numbered.get(self._newest)
                 if former is not None:
                     former.bits = 0  # it is still open, and gets another number when needed
@@ -85,7 +85,7 @@ class OpenSpan:
         if self._token is not None:
             raise ProtocolError(f"the span {self.name!r} is open already: make another one with session.span")
         outer = self._spans.get()
-        path = (*(() if outer is None else outer.path), self.name)[:DEPTH]
+        path = (*(() if outer is None else outer.path), self.name)[:MAX_SPAN_DEPTH]
         try:
             with SHIELD:
                 if path != self.path:
@@ -115,4 +115,4 @@ class OpenSpan:
 
 def printable(name: str) -> str:
     """The name in one line, and not too long."""
-    return "".join(letter if letter.isprintable() else " " for letter in name[:NAME])
+    return "".join(letter if letter.isprintable() else " " for letter in name[:MAX_SPAN_NAME_LENGTH])

@@ -17,7 +17,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from ...interpreter.wire.locations import LINE, LINE_BITS
+from ...interpreter.wire.locations import LINE_BITS, LINE_MASK
 from ...interpreter.wire.message_kinds import CALL, CHAIN, SIGNATURE
 from ...interpreter.wire.messages import Message
 from ...interpreter.wire.roles import own_ids
@@ -34,7 +34,7 @@ def tokens_of(messages: Iterable[Message]) -> list[int]:
 
     A call that was prepared for sending, but could not be sent, has its releases already, and counts as no call.
     """
-    return [m[1] << LINE_BITS | m[5] & LINE if m[0] == CALL and not m[4] else BREAK for m in messages]
+    return [m[1] << LINE_BITS | m[5] & LINE_MASK if m[0] == CALL and not m[4] else BREAK for m in messages]
 
 
 def signature_in(token: int) -> int:
@@ -42,7 +42,7 @@ def signature_in(token: int) -> int:
 
 
 def line_in(token: int) -> int:
-    return token & LINE
+    return token & LINE_MASK
 
 
 def values_in(calls: Sequence[Message]) -> list[Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from ...interpreter.wire.locations import LINES
+from ...interpreter.wire.locations import LINE_LIMIT
 from ...interpreter.wire.messages import Message
 from .history import LOCATION, CallSequence, flat, signature_in, values_in
 
@@ -116,7 +116,7 @@ def getter(positions: Sequence[int]) -> Get:
 def is_in_one_span(calls: Sequence[Message]) -> bool:
     """Return whether all calls were issued in one span, or all outside of spans."""
     locations = list(map(LOCATION, calls))
-    if max(locations) < LINES:
+    if max(locations) < LINE_LIMIT:
         return True
-    spans = {location // LINES for location in locations}
+    spans = {location // LINE_LIMIT for location in locations}
     return len(spans) == 1

@@ -18,7 +18,7 @@ from ...interpreter.wire.fields import Role
 from ...interpreter.wire.messages import Call, Release, ToDevice, Upload, encode_message
 from ...interpreter.wire.node_messages import Collective
 from ...interpreter.wire.program_messages import Run
-from ...interpreter.wire.roles import OUTPUTS, ids_of
+from ...interpreter.wire.roles import OUTPUT_ROLES, ids_of
 from .script import RecordedMessage
 
 
@@ -60,4 +60,4 @@ class MissingValues:
             array = encode_message(message)
             used = (*ids_of(array, {Role.USED, Role.WRITTEN}), *captured)
             if any((session, id_) in self._affected for id_ in used):
-                self._affected.update((session, id_) for id_ in (*ids_of(array, OUTPUTS), *captured))
+                self._affected.update((session, id_) for id_ in (*ids_of(array, OUTPUT_ROLES), *captured))

@@ -28,7 +28,7 @@ from ...interpreter.wire.messages import (
 )
 from ...interpreter.wire.node_messages import Collective
 from ...interpreter.wire.program_messages import Link, ProgramPart, Run
-from ...interpreter.wire.roles import OUTPUTS, ids_of
+from ...interpreter.wire.roles import OUTPUT_ROLES, ids_of
 from ..transport.replies import Reply
 from .differences import Difference, between, outcome
 from .missing import MissingValues
@@ -319,7 +319,7 @@ class Player:
 
 def results_of(session: ReplaySession, message: Any) -> Iterator[int]:
     """The ids of a message's results, or of the tensors that it overwrites, as far as known."""
-    yield from ids_of(encode_message(message), OUTPUTS)
+    yield from ids_of(encode_message(message), OUTPUT_ROLES)
     if type(message) is Run:
         yield from session.captured.get(message.routine, ())
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.types.device_names import NODE_FORM, is_node
-from ...interpreter.wire.addresses import VARIABLE as ADDRESS
+from ...interpreter.wire.addresses import ADDRESS_VARIABLE as ADDRESS
 from ...interpreter.wire.addresses import default_address, find_daemon, for_client, is_local
 from ...interpreter.wire.forms import shown
-from ...interpreter.wire.names import LONGEST, is_name, program_name
+from ...interpreter.wire.names import MAX_NAME_LENGTH, is_name, program_name
 from ..locations.locations import check_frames
 from ..outbox.outbox import Outbox
 from ..requests.answers import seconds
@@ -103,7 +103,7 @@ def checked(address: str | None, wanted: ConnectOptions) -> ConnectOptions:
     if wanted.node is not None and not is_node(wanted.node):
         raise MetadataError(f"node= must be {NODE_FORM}, not {shown(wanted.node)}")
     if name is not None and not is_name(name):
-        raise MetadataError(f"name= must be a printable text of 1 to {LONGEST} characters, not {shown(name)}")
+        raise MetadataError(f"name= must be a printable text of 1 to {MAX_NAME_LENGTH} characters, not {shown(name)}")
     return wanted._replace(frames=frames, name=name or program_name())
 
 

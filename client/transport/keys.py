@@ -12,7 +12,7 @@ from pathlib import Path
 import zmq
 
 from ...interpreter.errors import MetadataError
-from ...interpreter.wire.keys import PUBLIC, SECRET, read_public, read_secret
+from ...interpreter.wire.keys import PUBLIC_SUFFIX, SECRET_SUFFIX, read_public, read_secret
 
 VARIABLE = "TENSORD_KEYS"
 SERVER = "server"
@@ -37,7 +37,7 @@ def curve_options(keys: str | os.PathLike[str] | None = None, server_key: str | 
 
 def server_key_beside(secret: Path) -> bytes:
     """The daemon's public key, from the file next to the client's secret one."""
-    server = secret.parent / f"{SERVER}{PUBLIC}"
+    server = secret.parent / f"{SERVER}{PUBLIC_SUFFIX}"
     if not server.exists():
         raise MetadataError(f"{server} is missing: copy it from the daemon's key directory")
     return read_public(server)
@@ -53,10 +53,12 @@ def socket_options(
 def _secret_file(path: Path) -> Path:
     if not path.is_dir():
         return path
-    found = sorted(file for file in path.glob(f"*{SECRET}") if file.stem != SERVER)
+    found = sorted(file for file in path.glob(f"*{SECRET_SUFFIX}") if file.stem != SERVER)
     if len(found) == 1:
         return found[0]
     if found:
         names = ", ".join(file.name for file in found)
         raise MetadataError(f"{path} holds several secret keys ({names}): name one of the files")
-    raise MetadataError(f"{path} holds no client's {SECRET} file: make one with tensord keygen {path} --name NAME")
+    raise MetadataError(
+        f"{path} holds no client's {SECRET_SUFFIX} file: make one with tensord keygen {path} --name NAME"
+    )

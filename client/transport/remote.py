@@ -29,7 +29,7 @@ from weakref import WeakValueDictionary
 import zmq
 from numpy.typing import NDArray
 
-from ...interpreter.concurrency.background import DOZE, Background
+from ...interpreter.concurrency.background import DOZE_INTERVAL, Background
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.concurrency.leader_followers import Awaited, LeaderFollowers, Until
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
@@ -347,7 +347,7 @@ class RemoteTransport:
     def _pause(self, awake: bool) -> float:
         if self._outgoing.away:
             return RETRY
-        return self._flush.nap if awake else DOZE
+        return self._flush.nap if awake else DOZE_INTERVAL
 
     def _sleep_or_read(self, timeout: float | None) -> None:
         """Between two rounds of the background: read answers for callbacks if no thread leads, else sleep."""
@@ -361,7 +361,7 @@ class RemoteTransport:
             self.close()
             return False
         with suppress(TensordError):  # the threads that wait are told
-            if time.monotonic() - self._read_at > DOZE:
+            if time.monotonic() - self._read_at > DOZE_INTERVAL:
                 self.waiting.serve_once(0)
             if self._outgoing.away:
                 self._reconnect()

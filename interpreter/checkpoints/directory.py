@@ -112,8 +112,10 @@ class CheckpointDirectory(CheckpointReader):
         if self._writer is not None:
             raise MetadataError(f"{self.shown}: generation {self._writer.number} is being written; end it first")
         number = max([self._last, *self.generations()]) + 1
-        if number > layout.LAST:
-            raise FileError(f"{self.shown}: there is no number after {layout.LAST}; write to another directory")
+        if number > layout.LAST_GENERATION:
+            raise FileError(
+                f"{self.shown}: there is no number after {layout.LAST_GENERATION}; write to another directory"
+            )
         self._last = number
         self._writer = GenerationWriter(self, self._directory, number, self._ended)
         return self._writer

@@ -29,7 +29,9 @@ FORMAT: Final = 1
 FORMAT_FILE: Final = "tensord-checkpoints"
 LOCK_FILE: Final = "lock"
 WRITTEN: Final = UNFINISHED + "checkpoint-"  # the beginning of a file's name while it is written
-LAST: Final = 10**18 - 1  # the highest number of a generation; the lowest is 1, since 0 asks for the last generation
+LAST_GENERATION: Final = (
+    10**18 - 1
+)  # the highest number of a generation; the lowest is 1, since 0 asks for the last generation
 
 _GRANT: Final = "let the user of this process read and write there"
 _MAKE_ROOM: Final = "close files, or raise the limit (ulimit -n)"
@@ -45,7 +47,7 @@ _WHAT_TO_DO: Final = {
     errno.ENFILE: _MAKE_ROOM,
 }
 _CONTENT: Final = re.compile(rb"tensord checkpoints ([1-9]\d{0,8}) (little|big)\n")
-_LONGEST: Final = 64  # bytes of the format file
+_MAX_FORMAT_BYTES: Final = 64  # bytes of the format file
 _GENERATION: Final = re.compile(r"generation-(\d{8,18})", re.ASCII)
 _VALUES: Final = re.compile(r"values-([0-9a-f]{16})")
 _UNFINISHED: Final = re.compile(re.escape(WRITTEN) + r"[0-9a-f]{16}")
@@ -157,7 +159,7 @@ def check_format(directory: int, shown: str) -> bool:
         raise MetadataError(f"{shown}: its file {FORMAT_FILE} {error.message}") from None
     try:
         file = TensorFile(fd, f"{shown}/{FORMAT_FILE}")
-        match = _CONTENT.fullmatch(file.read(0, min(file.size, _LONGEST)))
+        match = _CONTENT.fullmatch(file.read(0, min(file.size, _MAX_FORMAT_BYTES)))
     finally:
         os.close(fd)
     if match is None:

@@ -20,9 +20,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ..errors import MetadataError, ProtocolError, QuotaError
-from ..files.header import SHOWN
+from ..files.header import NAME_LENGTH_SHOWN
 from ..files.tensor_file import TensorFile
-from ..types.meta import DTYPE_NAMES, DTYPES, LARGEST, MAX_NDIM, Meta
+from ..types.meta import DTYPE_NAMES, DTYPES, MAX_NDIM, MAX_SIZE, Meta
 from ..types.sizes import exact_size
 from ..wire.codec import Encoder, decode
 from .record import CheckpointLimits, Generation, ValueRecord, check_record_names
@@ -31,9 +31,9 @@ MAGIC: Final = b"\x89tdckpt\n"
 HEADER: Final = struct.Struct("<8sIQ")
 LENGTH: Final = struct.Struct("<I")
 HEAD, FILES, VALUES = range(3)
-FRAME: Final = 1 << 15  # bytes after which a frame ends
-PAIRS: Final = FRAME // 20  # files in a frame
-ROW: Final = 16 * MAX_NDIM  # bytes of a row besides its name and fields, with some reserve
+FRAME_BYTES: Final = 1 << 15  # bytes after which a frame ends
+FILES_PER_FRAME: Final = FRAME_BYTES // 20  # files in a frame
+MAX_ROW_BYTES: Final = 16 * MAX_NDIM  # bytes of a row besides its name and fields, with some reserve
 LARGEST_ID: Final = 2**64 - 1
 LARGEST_CRC: Final = 2**32 - 1
 
@@ -55,7 +55,7 @@ def _frames(generation: Generation) -> Iterator[bytes]:
     pairs = [number for pair in sorted(generation.files.items()) for number in pair]
     frames: Iterable[Any] = (
         head,
-        *((FILES, *pairs[begin : begin + 2 * PAIRS]) for begin in range(0, len(pairs), 2 * PAIRS)),
+        *((FILES, *pairs[begin : begin + 2 * FILES_PER_FRAME]) for begin in range(0, len(pairs), 2 * FILES_PER_FRAME)),
     )
     for frame in frames:
         yield _framed(encode(frame))
@@ -65,11 +65,11 @@ def _frames(generation: Generation) -> Iterator[bytes]:
     last = (0, 0, 0)
     for name, record in sorted(generation.records(), key=_byte_range):
         if last[0] == record.file and last != record.byte_range and last[1] + last[2] > record.offset:
-            raise MetadataError(f"{name[:SHOWN]!r}: its bytes are in part those of another value")
+            raise MetadataError(f"{name[:NAME_LENGTH_SHOWN]!r}: its bytes are in part those of another value")
         last = record.byte_range
         rows.append(_row(name, record, indices[record.file]))
-        size += ROW // 8 + 4 * len(name) + len(record.packed)
-        if size >= FRAME:
+        size += MAX_ROW_BYTES // 8 + 4 * len(name) + len(record.packed)
+        if size >= FRAME_BYTES:
             yield _framed(encode(rows))
             rows, size = [VALUES], 0
     if len(rows) > 1:
@@ -156,7 +156,7 @@ class _ManifestReader:
         return Generation(self._number, self._written, self._tensors, self._routines, dict(self._files))
 
     def _decoded(self, payload: memoryview) -> Iterator[tuple[Any, ...]]:
-        at, longest = 0, FRAME + ROW + 4 * self._limits.name + self._limits.fields
+        at, longest = 0, FRAME_BYTES + MAX_ROW_BYTES + 4 * self._limits.name + self._limits.fields
         while at < len(payload):
             if len(payload) - at < LENGTH.size:
                 raise MetadataError("its last frame ends before it begins")
@@ -171,7 +171,7 @@ class _ManifestReader:
             at += length
 
     def _head(self, frame: tuple[Any, ...]) -> None:
-        if len(frame) != 5 or frame[0] != HEAD or not all(type(n) is int and 0 <= n <= LARGEST for n in frame):
+        if len(frame) != 5 or frame[0] != HEAD or not all(type(n) is int and 0 <= n <= MAX_SIZE for n in frame):
             raise MetadataError("it does not begin with its head")
         _, number, written, files, names = frame
         if number != self._number:
@@ -188,7 +188,7 @@ class _ManifestReader:
         for id_, size in zip(numbers[::2], numbers[1::2], strict=True):
             if type(id_) is not int or not last < id_ <= LARGEST_ID:
                 raise MetadataError("its files are not in their order")
-            if type(size) is not int or not 0 <= size <= LARGEST:
+            if type(size) is not int or not 0 <= size <= MAX_SIZE:
                 raise MetadataError("a file's size is not a whole number from 0 to 2**63 - 1")
             self._files.append((id_, size))
             last = id_
@@ -203,11 +203,11 @@ class _ManifestReader:
         for row in rows:
             name = row[0]
             if name in self._tensors or name in self._routines:
-                raise MetadataError(f"{name[:SHOWN]!r} is there twice")
+                raise MetadataError(f"{name[:NAME_LENGTH_SHOWN]!r} is there twice")
             try:
                 record = self._record(row)
             except ValueError as error:
-                raise MetadataError(f"{name[:SHOWN]!r}: {error}") from None
+                raise MetadataError(f"{name[:NAME_LENGTH_SHOWN]!r}: {error}") from None
             (self._routines if record.meta is None else self._tensors)[name] = record
 
     def _record(self, row: tuple[Any, ...]) -> ValueRecord:
@@ -245,6 +245,6 @@ def _meta(dtype: Any, shape: Any) -> Meta:
     if type(shape) is not tuple or len(shape) > MAX_NDIM:
         raise ValueError(f"its shape is not a list of at most {MAX_NDIM} numbers")
     for n in shape:
-        if type(n) is not int or not 0 <= n <= LARGEST:
+        if type(n) is not int or not 0 <= n <= MAX_SIZE:
             raise ValueError("its shape holds something else than whole numbers from 0 to 2**63 - 1")
     return Meta.of(shape, found)

@@ -25,8 +25,8 @@ from .manifest import read_manifest
 from .record import CheckpointLimits, Generation, ValueRecord
 from .verification import Progress, damaged
 
-SHOWN: Final = 5  # generations named in an error
-TRIES: Final = 100  # attempts to list generations if the newest one disappears meanwhile
+GENERATIONS_SHOWN: Final = 5  # generations named in an error
+MAX_LISTINGS: Final = 100  # attempts to list generations if the newest one disappears meanwhile
 
 
 class Latest(NamedTuple):
@@ -93,7 +93,7 @@ class CheckpointReader:
         """
         found = self._found(number)
         if found is None:
-            there = ", ".join(map(str, self.generations()[-SHOWN:]))
+            there = ", ".join(map(str, self.generations()[-GENERATIONS_SHOWN:]))
             raise FileError(f"{self.shown}: has no generation {number} (the last that it has: {there or 'none'})")
         if isinstance(found, TensordError):
             raise found
@@ -104,7 +104,7 @@ class CheckpointReader:
 
         FileError if a manifest cannot be opened at all, since its contents are then unknown.
         """
-        for _ in range(TRIES):
+        for _ in range(MAX_LISTINGS):
             reasons: dict[int, str] = {}
             for number in reversed(self.generations()):
                 found = self._found(number)

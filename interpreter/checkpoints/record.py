@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from ..errors import MetadataError, ProtocolError, QuotaError
-from ..files.header import SHOWN, FilePiece, TensorEntry
+from ..files.header import NAME_LENGTH_SHOWN, FilePiece, TensorEntry
 from ..files.tensor_file import TensorFile
 from ..types.meta import Meta
 from ..types.sizes import exact_size
@@ -16,8 +16,8 @@ from ..wire.codec import Encoder, decode
 from ..wire.limits import MIB
 from ..wire.names import check_names
 
-INNER: Final = "\N{NO-BREAK SPACE}"  # looks like a space; not printable, so no published name contains it
-FIELDS: Final = 0  # the kind of packed fields
+INNER_SEPARATOR: Final = "\N{NO-BREAK SPACE}"  # looks like a space; not printable, so no published name contains it
+FIELDS_KIND: Final = 0  # the kind of packed fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +104,16 @@ def pack_fields(name: str, fields: Mapping[str, Any], limits: CheckpointLimits) 
     if not fields:
         return b""
     if not all(type(key) is str for key in fields):
-        raise MetadataError(f"fields of {name[:SHOWN]!r}: are values by name")
+        raise MetadataError(f"fields of {name[:NAME_LENGTH_SHOWN]!r}: are values by name")
     try:
-        packed = Encoder().encode((FIELDS, dict(fields)))
+        packed = Encoder().encode((FIELDS_KIND, dict(fields)))
         unpack_fields(packed)
     except MetadataError as error:
-        raise MetadataError(f"fields of {name[:SHOWN]!r}: cannot be kept: {error.message}") from None
+        raise MetadataError(f"fields of {name[:NAME_LENGTH_SHOWN]!r}: cannot be kept: {error.message}") from None
     if len(packed) > limits.fields:
-        raise QuotaError(f"fields of {name[:SHOWN]!r}: take {len(packed)} bytes; the limit is {limits.fields}")
+        raise QuotaError(
+            f"fields of {name[:NAME_LENGTH_SHOWN]!r}: take {len(packed)} bytes; the limit is {limits.fields}"
+        )
     return packed
 
 
@@ -123,7 +125,7 @@ def unpack_fields(packed: bytes) -> dict[str, Any]:
         kind, *values = decode(packed, len(packed))
     except ProtocolError as error:
         raise MetadataError(f"malformed fields: {error.message}") from None
-    if kind != FIELDS or len(values) != 1 or type(values[0]) is not dict:
+    if kind != FIELDS_KIND or len(values) != 1 or type(values[0]) is not dict:
         raise MetadataError("malformed fields: they are not values by name")
     if not all(type(key) is str for key in values[0]):
         raise MetadataError("malformed fields: a name is not text")
@@ -133,11 +135,13 @@ def unpack_fields(packed: bytes) -> dict[str, Any]:
 def check_record_names(names: Sequence[Any], limits: CheckpointLimits) -> None:
     """MetadataError unless values may be stored under these names, which appear in tables, logs and errors.
 
-    Names may contain `INNER`: values that belong to a published object get names of their own by it.
+    Names may contain `INNER_SEPARATOR`: values that belong to a published object get names of their own by it.
     """
     for name in names:
         if type(name) is not str:
-            raise MetadataError(f"a name is printable text, and {str(name)[:SHOWN]!r} is not")
+            raise MetadataError(f"a name is printable text, and {str(name)[:NAME_LENGTH_SHOWN]!r} is not")
         if len(name) > limits.name:
-            raise MetadataError(f"name {name[:SHOWN]!r}... has {len(name)} characters; the limit is {limits.name}")
-    check_names([name.replace(INNER, " ") for name in names])
+            raise MetadataError(
+                f"name {name[:NAME_LENGTH_SHOWN]!r}... has {len(name)} characters; the limit is {limits.name}"
+            )
+    check_names([name.replace(INNER_SEPARATOR, " ") for name in names])

@@ -14,10 +14,10 @@ from typing import Final
 
 from ..files.durable_file import DurableFile
 from .layout import WRITTEN, values_file
-from .repacking import FULL, LARGE
+from .repacking import FULL_PACK_BYTES, LARGE_VALUE_BYTES
 
-STEP: Final = 1 << 18  # bytes that are summed and written while they are in the processor's cache
-TOGETHER: Final = 16  # files that are flushed together
+STEP_BYTES: Final = 1 << 18  # bytes that are summed and written while they are in the processor's cache
+FILES_PER_FLUSH: Final = 16  # files that are flushed together
 
 
 class ValuesWriter:
@@ -37,7 +37,7 @@ class ValuesWriter:
 
     def start(self, nbytes: int) -> tuple[int, int]:
         """Begin a value of `nbytes` bytes; returns the id of its file, and its offset there."""
-        if nbytes >= LARGE:
+        if nbytes >= LARGE_VALUE_BYTES:
             self._file = _File(self._directory)
         else:
             self._file = self._pack = self._pack or _File(self._directory)
@@ -49,8 +49,8 @@ class ValuesWriter:
         """The next bytes of the value."""
         file = self._file
         assert file is not None  # noqa: S101 - for the type checker: nobody else calls
-        for begin in range(0, len(view), STEP):
-            step = view[begin : begin + STEP]
+        for begin in range(0, len(view), STEP_BYTES):
+            step = view[begin : begin + STEP_BYTES]
             self._crc = zlib.crc32(step, self._crc)
             file.content.write(step)
 
@@ -61,7 +61,7 @@ class ValuesWriter:
         self.files[file.id] = file.content.size
         if file is not self._pack:
             self._close(file)
-        elif file.content.size >= FULL:
+        elif file.content.size >= FULL_PACK_BYTES:
             self._pack = None
             self._close(file)
         return self._crc
@@ -95,7 +95,7 @@ class ValuesWriter:
     def _close(self, file: _File) -> None:
         file.content.write_ahead()
         self._waiting.append(file)
-        if len(self._waiting) >= TOGETHER:
+        if len(self._waiting) >= FILES_PER_FLUSH:
             self._rename_waiting()
 
     def _rename_waiting(self) -> None:

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from ..errors import FileError, MetadataError, QuotaError
 from ..files.durable_file import Whole, write_whole
-from ..files.header import SHOWN
+from ..files.header import NAME_LENGTH_SHOWN
 from ..files.pieces import PieceReader
 from ..files.tensor_file import flat
 from ..types.meta import Meta
@@ -86,7 +86,7 @@ class GenerationWriter(Whole):
         """Write a tensor: contiguous buffers with its C-ordered bytes, one after the other."""
         views = [flat(buffer) for buffer in buffers]
         if sum(map(len, views)) != meta.nbytes:
-            raise MetadataError(f"{name[:SHOWN]!r}: {sum(map(len, views))} bytes do not make a {meta}")
+            raise MetadataError(f"{name[:NAME_LENGTH_SHOWN]!r}: {sum(map(len, views))} bytes do not make a {meta}")
         self.start(name, meta, fields)
         for view in views:
             self.append(view)
@@ -125,9 +125,11 @@ class GenerationWriter(Whole):
         try:
             content = text.encode()
         except UnicodeEncodeError:
-            raise MetadataError(f"{name[:SHOWN]!r}: its text holds half a character") from None
+            raise MetadataError(f"{name[:NAME_LENGTH_SHOWN]!r}: its text holds half a character") from None
         if len(content) > self._limits.text:
-            raise QuotaError(f"{name[:SHOWN]!r}: a text of {len(content)} bytes; the limit is {self._limits.text}")
+            raise QuotaError(
+                f"{name[:NAME_LENGTH_SHOWN]!r}: a text of {len(content)} bytes; the limit is {self._limits.text}"
+            )
         self._start(name, None, len(content), packed)
         self._append(flat(content))
         return self.records[name]
@@ -140,7 +142,7 @@ class GenerationWriter(Whole):
         self._check_open()
         with self._or_give_up():
             if self._started is not None:
-                name = self._started[0][:SHOWN]
+                name = self._started[0][:NAME_LENGTH_SHOWN]
                 raise MetadataError(f"{self._shown}: {self._left} bytes of {name!r} were not written")
             self._repack()
             self._values.rename()
@@ -184,10 +186,12 @@ class GenerationWriter(Whole):
     def _check_new(self, name: str) -> None:
         self._check_open()
         if self._started is not None:
-            raise MetadataError(f"{self._started[0][:SHOWN]!r} is being written: {self._left} bytes are left")
+            raise MetadataError(
+                f"{self._started[0][:NAME_LENGTH_SHOWN]!r} is being written: {self._left} bytes are left"
+            )
         check_record_names((name,), self._limits)
         if name in self.records:
-            raise MetadataError(f"{name[:SHOWN]!r} is already there")
+            raise MetadataError(f"{name[:NAME_LENGTH_SHOWN]!r} is already there")
         if len(self.records) >= self._limits.names:
             raise QuotaError(f"{self._shown}: has {self._limits.names} names, the limit; unpublish some")
 

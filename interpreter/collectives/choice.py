@@ -12,8 +12,8 @@ from .direct import Direct
 from .ring import RingCommunicator
 from .steps import Communicator, Steps, without_empty
 
-CHUNK: Final = 64 << 10  # bytes: for smaller chunks the overhead of a step exceeds its transfer time
-RINGS: Final = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.BROADCAST})
+MIN_CHUNK_BYTES: Final = 64 << 10  # bytes: for smaller chunks the overhead of a step exceeds its transfer time
+RING_KINDS: Final = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.BROADCAST})
 DIRECT: Final[Communicator] = Direct()
 RING: Final[Communicator] = RingCommunicator()
 OVER_NODES: Final[Communicator] = RingCommunicator(over_nodes=True)
@@ -28,8 +28,8 @@ class Schedule(NamedTuple):
 
 def communicator_of(given: CollectiveSpec, *, over_nodes: bool = False) -> Communicator:
     """The ring for large collectives whose chunks go around; otherwise direct."""
-    large = given.ranks > 1 and given.nbytes >= given.ranks * CHUNK
-    if not large or given.kind not in RINGS:
+    large = given.ranks > 1 and given.nbytes >= given.ranks * MIN_CHUNK_BYTES
+    if not large or given.kind not in RING_KINDS:
         return DIRECT
     return OVER_NODES if over_nodes else RING
 

@@ -39,7 +39,7 @@ REDUCTIONS: Final[dict[str, tuple[str, DTypes]]] = {
     "max": ("maximum", REAL | BOOLEAN),  # of bools, "or"
     "min": ("minimum", REAL | BOOLEAN),
 }
-REDUCING: Final = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER})
+REDUCING_KINDS: Final = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER})
 
 
 class CollectiveSpec(NamedTuple):
@@ -109,7 +109,7 @@ def collective(
     what = CollectiveKind(kind)
     if len(metas) != (1 if what is CollectiveKind.BROADCAST else ranks) or not ranks:
         raise MetadataError(f"{kind}: {len(metas)} tensors for {ranks} devices", op=kind)
-    if what in REDUCING:
+    if what in REDUCING_KINDS:
         check_reduction(kind, reduction, metas[0])
     try:
         axis = 0 if what in {CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST} else normal_axis(axis, metas[0].ndim)

@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from ..types.meta import DTYPE_NAMES
-from .collective import REDUCING, CollectiveKind, CollectiveSpec
+from .collective import REDUCING_KINDS, CollectiveKind, CollectiveSpec
 from .regions import Region, along, cut, whole
 
 
@@ -57,20 +57,20 @@ class Element(NamedTuple):
 Calls: TypeAlias = Sequence[RankCall]
 
 INTEGERS: Final = frozenset(("int8", "uint8", "int32", "uint32", "int64", "uint64"))
-SUMMED: Final = {
+SUM_ELEMENTS: Final = {
     **{name: Element(name, 1) for name in (*INTEGERS, "float16", "float32", "float64")},
     "complex64": Element("float32", 2),
     "complex128": Element("float64", 2),
 }
-COMPARED: Final = {**{name: Element(name, 1) for name in INTEGERS}, "bool": Element("uint8", 1)}
+EXTREMUM_ELEMENTS: Final = {**{name: Element(name, 1) for name in INTEGERS}, "bool": Element("uint8", 1)}
 
 
 def element_of(given: CollectiveSpec) -> Element | None:
     """The library's view of an element; None if it cannot reduce them."""
     dtype = given.inputs[0].dtype
-    if given.kind not in REDUCING:
+    if given.kind not in REDUCING_KINDS:
         return Element("uint8", dtype.itemsize)
-    return (SUMMED if given.reduction == "sum" else COMPARED).get(DTYPE_NAMES[dtype])
+    return (SUM_ELEMENTS if given.reduction == "sum" else EXTREMUM_ELEMENTS).get(DTYPE_NAMES[dtype])
 
 
 def calls_of(given: CollectiveSpec) -> Calls:

@@ -23,9 +23,9 @@ from .library import calls_of
 from .request import ResolvedRequest, asked_for
 from .steps import CollectiveStep, numbered
 
-MOST_RANKS: Final = 64  # the number of steps grows with the square of the ranks
+MAX_RANKS: Final = 64  # the number of steps grows with the square of the ranks
 CACHED: Final = 64  # cached requests and parts: training repeats a few of them
-WORDS: Final = 6  # values by which the first node of a launch and another one agree on it
+VALUES_PER_LAUNCH: Final = 6  # values by which the first node of a launch and another one agree on it
 
 
 class NodeStep(NamedTuple):
@@ -91,8 +91,8 @@ def asked_over_nodes(
     attributes: Mapping[Any, Any] | Sequence[Any],
 ) -> ResolvedRequest:
     """The request, on tensors with these homes and metas; MetadataError if it is invalid."""
-    if max(len(homes), len(devices)) > MOST_RANKS:
-        raise MetadataError(f"{kind}: {MOST_RANKS} devices of several nodes are possible at most", op=kind)
+    if max(len(homes), len(devices)) > MAX_RANKS:
+        raise MetadataError(f"{kind}: {MAX_RANKS} devices of several nodes are possible at most", op=kind)
     if not homes or len(homes) != len(metas):
         raise MetadataError(f"{kind}: {len(metas)} tensors on {len(homes)} devices", op=kind)
     try:
@@ -126,7 +126,7 @@ def launching_nodes(asked: ResolvedRequest) -> list[str]:
 
 def transfers(asked: ResolvedRequest) -> int:
     """The number of names that a request needs, whichever way it is carried out."""
-    return max(count_of(asked.collective), WORDS * len(launching_nodes(asked)))
+    return max(count_of(asked.collective), VALUES_PER_LAUNCH * len(launching_nodes(asked)))
 
 
 def is_launchable(asked: ResolvedRequest, homes: Sequence[str]) -> bool:

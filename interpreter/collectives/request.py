@@ -13,8 +13,8 @@ from .collective import REDUCTIONS, CollectiveKind, CollectiveSpec, collective
 
 COPY: Final = "copy"  # a piece is copied to a buffer, and merged while the next one arrives
 STREAM: Final = "stream"  # the peer's memory is read in place, if possible
-LONGEST: Final = 86_400.0  # seconds of a timeout
-LONGEST_NAME: Final = 64  # characters of a library's name and version
+MAX_TIMEOUT: Final = 86_400.0  # seconds of a timeout
+MAX_LIBRARY_NAME_LENGTH: Final = 64  # characters of a library's name and version
 
 
 class CollectiveRequest(NamedTuple):
@@ -41,7 +41,7 @@ def is_axis(value: Any) -> bool:
 
 def is_timeout(value: Any) -> bool:
     """Seconds, not negative."""
-    return type(value) in {int, float} and 0 <= value <= LONGEST
+    return type(value) in {int, float} and 0 <= value <= MAX_TIMEOUT
 
 
 # Attribute -> its check, and the required form.
@@ -50,8 +50,8 @@ CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "axis": (is_axis, "the number of an axis"),
     "concat_axis": (is_axis, "the number of an axis"),
     "merge": (lambda value: type(value) is str and value in (COPY, STREAM), f"{COPY!r} or {STREAM!r}"),
-    "timeout": (is_timeout, f"seconds from 0 to {LONGEST:g}"),
-    "library": (lambda value: type(value) is str and len(value) <= LONGEST_NAME, "the name of a library"),
+    "timeout": (is_timeout, f"seconds from 0 to {MAX_TIMEOUT:g}"),
+    "library": (lambda value: type(value) is str and len(value) <= MAX_LIBRARY_NAME_LENGTH, "the name of a library"),
 }
 
 

@@ -16,8 +16,10 @@ from .direct import Direct
 from .regions import Region, along, cut, whole
 from .steps import ChunkRegion, CollectiveStep, Steps
 
-SLICED: Final = 1 << 20  # bytes of a chunk
-SLICED_OVER_NODES: Final = 4 << 20  # over nodes each slice costs a transfer, and pieces are merged as they arrive
+SLICED_CHUNK_BYTES: Final = 1 << 20  # bytes of a chunk
+SLICED_CHUNK_BYTES_OVER_NODES: Final = (
+    4 << 20
+)  # over nodes each slice costs a transfer, and pieces are merged as they arrive
 
 
 class RingCommunicator(Direct):
@@ -84,4 +86,6 @@ def sliced(chunk: Region, slices: int) -> list[Region]:
 def slices_of(given: CollectiveSpec, *, over_nodes: bool) -> int:
     """The number of slices of a chunk that goes around: while one slice is being announced and passed on, the other one
     is on the link."""
-    return 2 if given.nbytes >= given.ranks * (SLICED_OVER_NODES if over_nodes else SLICED) else 1
+    return (
+        2 if given.nbytes >= given.ranks * (SLICED_CHUNK_BYTES_OVER_NODES if over_nodes else SLICED_CHUNK_BYTES) else 1
+    )

@@ -23,7 +23,7 @@ from contextlib import suppress
 from .bell import Bell
 
 AWAKE_ROUNDS = 50  # rounds without unsent work until the thread dozes
-DOZE = 0.1  # seconds between checks for dropped handles, which ring no bell
+DOZE_INTERVAL = 0.1  # seconds between checks for dropped handles, which ring no bell
 
 
 class Background:
@@ -86,7 +86,7 @@ class Background:
                 with suppress(Exception):  # a report that fails must not end the thread
                     self._failed(error)
                 with suppress(BaseException):  # nor must an exception that is thrown meanwhile
-                    self.bell.sleep(DOZE)
+                    self.bell.sleep(DOZE_INTERVAL)
 
     def _round(self) -> None:
         self.dozing = not self.awake  # before the check for a reason to wake: a later reason rings

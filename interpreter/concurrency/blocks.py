@@ -12,29 +12,29 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Final, TypeVar
 
-ENDS: Final[dict[CodeType, int]] = {}  # code -> offset of the first instruction inside its region
+REGION_STARTS: Final[dict[CodeType, int]] = {}  # code -> offset of the first instruction inside its region
 Function = TypeVar("Function", bound=Callable[..., Any])
-NONE: Final = -1  # less than any offset
-ENTRIES: Final = frozenset(("BEFORE_WITH", "LOAD_SPECIAL"))  # the beginning of a `with`, by version of Python
+BEFORE_ANY_OFFSET: Final = -1  # less than any offset
+WITH_OPCODES: Final = frozenset(("BEFORE_WITH", "LOAD_SPECIAL"))  # the beginning of a `with`, by version of Python
 
 
 def ends_block(function: Function) -> Function:
     """Mark a function that ends a block, in a region at its very beginning."""
-    ENDS[function.__code__] = entered(function.__code__)
+    REGION_STARTS[function.__code__] = entered(function.__code__)
     return function
 
 
 def entered(code: CodeType) -> int:
     """The offset of the first instruction inside the first `with` of a function."""
     instructions = iter(dis.get_instructions(code))
-    next(each for each in instructions if each.opname in ENTRIES)
+    next(each for each in instructions if each.opname in WITH_OPCODES)
     return next(each.offset for each in instructions if each.opname == "POP_TOP")
 
 
 def is_ending(frame: FrameType | None) -> bool:
     """Return whether such a function runs in that frame, or below it, and its region has not begun."""
     while frame is not None:
-        if frame.f_lasti < ENDS.get(frame.f_code, NONE):
+        if frame.f_lasti < REGION_STARTS.get(frame.f_code, BEFORE_ANY_OFFSET):
             return True
         frame = frame.f_back
     return False

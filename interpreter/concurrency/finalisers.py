@@ -28,14 +28,14 @@ def each_of(*functions: Callable[[], object]) -> Callable[[], object]:
     return partial(deque, map(call, functions), 0)
 
 
-REDONE: Final[dict[CodeType, Callable[..., None]]] = {}
+REDONE_FINALISERS: Final[dict[CodeType, Callable[..., None]]] = {}
 Finaliser = TypeVar("Finaliser", bound=Callable[..., None])
 
 
 def redone(finaliser: Finaliser) -> Finaliser:
     """A finaliser in Python that raises only exceptions from outside, and may be called twice: an exception that Python
     would ignore is raised soon afterwards (`interrupts`), and the finaliser is called again."""
-    REDONE[finaliser.__code__] = finaliser
+    REDONE_FINALISERS[finaliser.__code__] = finaliser
     return finaliser
 
 
@@ -46,9 +46,9 @@ def finish(frame: FrameType) -> bool:
     error. The callbacks of Python's weak containers raise none, and have nothing left to do.
     """
     code = frame.f_code
-    if code in REDONE:
+    if code in REDONE_FINALISERS:
         given = frame.f_locals
-        REDONE[code](*[given[name] for name in code.co_varnames[: code.co_argcount]])
+        REDONE_FINALISERS[code](*[given[name] for name in code.co_varnames[: code.co_argcount]])
         return True
     callback = (frame.f_globals.get("__name__"), code.co_name)
     return callback in (("weakref", "remove"), ("_weakrefset", "_remove"))

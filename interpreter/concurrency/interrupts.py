@@ -56,7 +56,7 @@ from .finalisers import finish
 from .signal_handlers import Handler, SignalHandlers
 from .thrown import Door, runs_in
 
-MOMENT = 1e-4  # seconds
+POLL_INTERVAL = 1e-4  # seconds
 
 
 class Interruptible:
@@ -300,7 +300,7 @@ class Shield:
 
     def _throw_outside(self, thread: int, error: BaseException) -> None:
         while runs_in(thread, Shield._unraisable.__code__):
-            sleep(MOMENT)
+            sleep(POLL_INTERVAL)
         self._door.throw(thread, error)
 
     # -- the process -----------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from ..errors import ConnectionLost
 from .bell import Bell
 from .interrupts import SHIELD
 
-SLICE = 0.5  # seconds after which a waiting thread checks for signals
+SIGNAL_CHECK_INTERVAL = 0.5  # seconds after which a waiting thread checks for signals
 
 
 class Awaited(Protocol):
@@ -116,9 +116,9 @@ class LeaderFollowers:
                 while not awaited.done:
                     if self.closed:
                         raise ConnectionLost(self._over)
-                    rest = SLICE
+                    rest = SIGNAL_CHECK_INTERVAL
                     if deadline is not None:
-                        rest = min(deadline - time.monotonic(), SLICE)
+                        rest = min(deadline - time.monotonic(), SIGNAL_CHECK_INTERVAL)
                         if rest <= 0:
                             return False
                     if leads or self.role.acquire(blocking=False):

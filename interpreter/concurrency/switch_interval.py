@@ -1,9 +1,9 @@
 """The interpreter's switch interval: how long a thread may keep the interpreter lock while another one wants it.
 
 With Python's 5 ms, a kernel's thread waits that long for the driving thread, and the driving thread for a busy one.
-While a machine is open in the process, the interval is `SHORT`. The first machine shortens it and the last one restores
-it, in whatever order they are closed. If a program sets an interval meanwhile, that one is kept. A forked child has no
-machines, so its interval is restored.
+While a machine is open in the process, the interval is `SHORT_INTERVAL`. The first machine shortens it and the last one
+restores it, in whatever order they are closed. If a program sets an interval meanwhile, that one is kept. A forked
+child has no machines, so its interval is restored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 
-SHORT = 1e-4  # seconds
+SHORT_INTERVAL = 1e-4  # seconds
 
 
 class SwitchInterval:
@@ -29,9 +29,9 @@ class SwitchInterval:
             self._users += 1
             if self._users == 1:
                 self._before = sys.getswitchinterval()
-                if self._before > SHORT:
-                    sys.setswitchinterval(SHORT)
-                self._set = sys.getswitchinterval()  # in whole microseconds, so it may differ from SHORT
+                if self._before > SHORT_INTERVAL:
+                    sys.setswitchinterval(SHORT_INTERVAL)
+                self._set = sys.getswitchinterval()  # in whole microseconds, so it may differ from SHORT_INTERVAL
 
     def restore(self) -> None:
         """Undo one `shorten`; the last one restores the interval."""

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 from .blocks import is_ending
 
-NAME: Final = "PyThreadState_SetAsyncExc"
-OURS: Final = "tensord"  # the beginning of the names of the package's own threads
+FUNCTION_NAME: Final = "PyThreadState_SetAsyncExc"
+THREAD_PREFIX: Final = "tensord"  # the beginning of the names of the package's own threads
 LOG: Final = logging.getLogger("tensord.concurrency")
 
 
@@ -45,7 +45,7 @@ class Door:
             return
         if self._ours is None:
             self._ours = self._make(pythonapi)
-            setattr(pythonapi, NAME, self._ours)
+            setattr(pythonapi, FUNCTION_NAME, self._ours)
 
     def close(self) -> None:
         """Remove the door, unless something else was installed in its place."""
@@ -53,8 +53,8 @@ class Door:
         if ours is not None:
             from ctypes import pythonapi
 
-            if vars(pythonapi).get(NAME) is ours:
-                delattr(pythonapi, NAME)
+            if vars(pythonapi).get(FUNCTION_NAME) is ours:
+                delattr(pythonapi, FUNCTION_NAME)
 
     def throw(self, thread: int, error: BaseException) -> None:
         """Throw this exception itself, through the door if it is open."""
@@ -63,7 +63,7 @@ class Door:
         except ImportError:
             self._thrown[thread] = error  # the thread raises it after its next region
         else:
-            getattr(pythonapi, NAME)(c_ulong(thread), py_object(made_by_class(error)))
+            getattr(pythonapi, FUNCTION_NAME)(c_ulong(thread), py_object(made_by_class(error)))
 
     def is_covered(self, thread: int) -> bool:
         """Return whether that thread is in a region, or at the end of a block."""
@@ -71,7 +71,7 @@ class Door:
         return ends or thread in self._inside or thread in self._asleep
 
     def _make(self, pythonapi: Any) -> Any:
-        throw = getattr(pythonapi, NAME)
+        throw = getattr(pythonapi, FUNCTION_NAME)
         is_covered, pending = self.is_covered, self._thrown
 
         class Throw(pythonapi._FuncPtr):  # type: ignore[misc]  # noqa: SLF001
@@ -93,7 +93,7 @@ class Door:
                         return 1
                 return throw(thread, thrown)
 
-        made = Throw((NAME, pythonapi))
+        made = Throw((FUNCTION_NAME, pythonapi))
         made.argtypes, made.restype = throw.argtypes, throw.restype
         return made
 
@@ -115,7 +115,7 @@ def name_of_ours(number: int) -> str | None:
     a signal handler may call it."""
     thread = vars(threading)["_active"].get(number)
     name = "" if thread is None else str(thread.name)
-    return name if name.startswith(OURS) else None
+    return name if name.startswith(THREAD_PREFIX) else None
 
 
 def runs_in(thread: int, code: CodeType) -> bool:

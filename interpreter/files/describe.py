@@ -8,7 +8,7 @@ from .header import FileHeader, FileLimits, Format, TensorEntry
 from .npy import MAGIC, read_npy, read_npz
 from .safetensors import BEGIN, read_safetensors
 from .tensor_file import TensorFile
-from .zip_directory import ARCHIVES
+from .zip_directory import ARCHIVE_MAGICS
 
 PICKLES: Final = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 FORMATS: Final = "tensord reads safetensors, .npz and .npy files"
@@ -29,7 +29,7 @@ def describe(file: TensorFile, *, raw: bool = False, limits: FileLimits | None =
     entries: dict[str, TensorEntry]
     if head.startswith(MAGIC):
         kind, entries = Format.NPY, read_npy(file, raw=raw)
-    elif head.startswith(ARCHIVES):
+    elif head.startswith(ARCHIVE_MAGICS):
         kind, entries = Format.NPZ, read_npz(file, raw=raw, limits=limits)
     elif head[8:] == BEGIN:
         kind, (entries, metadata) = Format.SAFETENSORS, read_safetensors(file, raw=raw, limits=limits)

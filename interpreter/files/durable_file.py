@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Final, Self
 
 from ..errors import FileError, MetadataError
-from .tensor_file import PIECE, Identity, flat, printable
+from .tensor_file import MAX_IO_BYTES, Identity, flat, printable
 
 UNFINISHED: Final = ".tensord-"  # prefix of unfinished files; a crash may leave some, which may be removed
 AHEAD: Final = 1 << 23  # bytes after which the system is asked to start writing
@@ -101,7 +101,7 @@ class DurableFile(Whole):
         self._check_open()
         try:
             while done < len(view):
-                count = os.write(self._fd, view[done : done + PIECE])
+                count = os.write(self._fd, view[done : done + MAX_IO_BYTES])
                 done += count
                 self.size += count
                 if self.size - self._begun >= AHEAD:

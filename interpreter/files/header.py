@@ -13,7 +13,7 @@ from ..wire.limits import MIB
 from ..wire.names import is_printable, some_of
 from .tensor_file import Identity, TensorFile
 
-SHOWN: Final = 64  # characters of a name in an error
+NAME_LENGTH_SHOWN: Final = 64  # characters of a name in an error
 RAW_SIZES: Final = (1, 2, 4, 8)  # bytes of the unsigned integers
 
 
@@ -99,19 +99,21 @@ class FileHeader:
         """The entry of that name. MetadataKeyError if there is none, MetadataError if it cannot be used."""
         found = self.entries.get(name)
         if found is None:
-            raise MetadataKeyError(f"{self.name}: has no tensor {name[:SHOWN]!r} (it has: {some_of(self.entries)})")
+            raise MetadataKeyError(
+                f"{self.name}: has no tensor {name[:NAME_LENGTH_SHOWN]!r} (it has: {some_of(self.entries)})"
+            )
         if found.meta is None:
-            raise MetadataError(f"{self.name}: tensor {name[:SHOWN]!r} {found.error}")
+            raise MetadataError(f"{self.name}: tensor {name[:NAME_LENGTH_SHOWN]!r} {found.error}")
         return found
 
 
 def check_name(file: TensorFile, name: str, limits: FileLimits) -> None:
     """MetadataError unless the name is valid for a tensor: names appear in tables, logs and errors."""
     if not is_printable(name):
-        raise file.malformed(f"a tensor's name is printable text, and {name[:SHOWN]!r} is not")
+        raise file.malformed(f"a tensor's name is printable text, and {name[:NAME_LENGTH_SHOWN]!r} is not")
     if len(name) > limits.name:
         raise file.excessive(
-            f"tensor {name[:SHOWN]!r}... has a name of {len(name)} characters; the limit is {limits.name}"
+            f"tensor {name[:NAME_LENGTH_SHOWN]!r}... has a name of {len(name)} characters; the limit is {limits.name}"
         )
 
 

@@ -15,11 +15,11 @@ from ..wire.metas import decode_meta
 from .header import FilePiece, TensorEntry
 from .tensor_file import TensorFile
 
-FIELDS: Final = 10
-MOST: Final = 64  # entries, or values, in one message, which the machine handles at once
-LONGEST_NAME: Final = 4096  # characters
-LONGEST_SKIP: Final = 1 << 16  # bytes before a tensor's own: an .npy header
-EXPANSION: Final = 1032  # the most bytes that deflate makes of one; see zlib's manual
+ENTRY_FIELDS: Final = 10
+MAX_ENTRIES: Final = 64  # entries, or values, in one message, which the machine handles at once
+MAX_NAME_LENGTH: Final = 4096  # characters
+MAX_SKIP: Final = 1 << 16  # bytes before a tensor's own: an .npy header
+MAX_EXPANSION: Final = 1032  # the most bytes that deflate makes of one; see zlib's manual
 
 
 def checked_descriptor(reference: Any) -> tuple[int, str]:
@@ -27,7 +27,7 @@ def checked_descriptor(reference: Any) -> tuple[int, str]:
     if type(reference) not in (tuple, list) or len(reference) != 2:
         raise ProtocolError("a reference to a file is [descriptor, name]")
     fd, name = reference
-    if not is_natural(fd) or type(name) is not str or len(name) > LONGEST_NAME:
+    if not is_natural(fd) or type(name) is not str or len(name) > MAX_NAME_LENGTH:
         raise ProtocolError("a reference to a file is [descriptor, name]")
     return fd, name
 
@@ -44,7 +44,7 @@ def is_path(reference: Any) -> bool:
     if type(reference) not in (tuple, list) or len(reference) != 2:
         return False
     path, raw = reference
-    return type(path) is str and type(raw) is bool and len(path) <= LONGEST_NAME
+    return type(path) is str and type(raw) is bool and len(path) <= MAX_NAME_LENGTH
 
 
 def encode_entry(entry: TensorEntry) -> tuple[Any, ...]:
@@ -58,7 +58,7 @@ def encode_entry(entry: TensorEntry) -> tuple[Any, ...]:
 
 def meta_of(record: Any) -> Meta | None:
     """The meta of an encoded entry; None for one whose tensor cannot be used."""
-    found = None if len(record) < FIELDS else decode_meta(record[1])
+    found = None if len(record) < ENTRY_FIELDS else decode_meta(record[1])
     return found if isinstance(found, Meta) else None
 
 
@@ -66,14 +66,14 @@ def lacking(record: Any) -> tuple[str, str] | None:
     """(name, reason) of an entry whose tensor cannot be used; None for any other."""
     if type(record) in (tuple, list) and len(record) == 2 and all(type(one) is str for one in record):
         name, why = record
-        return name[:LONGEST_NAME], why[:LONGEST_NAME]
+        return name[:MAX_NAME_LENGTH], why[:MAX_NAME_LENGTH]
     return None
 
 
 def decode_entry(file: TensorFile, record: Any) -> TensorEntry:
     """An entry from the wire. ProtocolError if it is malformed, or reaches beyond the file."""
-    if type(record) not in (tuple, list) or len(record) != FIELDS:
-        raise ProtocolError(f"an entry of a file has {FIELDS} fields")
+    if type(record) not in (tuple, list) or len(record) != ENTRY_FIELDS:
+        raise ProtocolError(f"an entry of a file has {ENTRY_FIELDS} fields")
     name, wire, offset, length, size, deflated, crc, skip, fortran, swapped = record
     if type(name) is not str or not all(map(is_natural, (offset, length, size, skip))):
         raise ProtocolError("an entry of a file begins with its name and its position")
@@ -85,9 +85,9 @@ def decode_entry(file: TensorFile, record: Any) -> TensorEntry:
         raise ProtocolError(f"an entry of a file without a meta: {error}") from None
     if not isinstance(meta, Meta):
         raise ProtocolError("an entry of a file without a meta")
-    most = length * EXPANSION + EXPANSION if deflated else length
+    most = length * MAX_EXPANSION + MAX_EXPANSION if deflated else length
     if offset + length > file.size or size > most or (not deflated and size != length):
         raise ProtocolError(f"{size} bytes at {offset} do not lie in {file.name}, which has {file.size}")
-    if skip > LONGEST_SKIP or size - skip != meta.nbytes:
+    if skip > MAX_SKIP or size - skip != meta.nbytes:
         raise ProtocolError(f"{size - skip} bytes of {file.name} are no {meta}")
     return TensorEntry(name, meta, FilePiece(offset, length, size, deflated, crc), skip, fortran, swapped)

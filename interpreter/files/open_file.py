@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 from ..concurrency.finalisers import FINALISER, NOTHING
 from ..errors import FileError, MetadataError, TensordError
-from .tensor_file import PIECE, TensorFile, flat, printable
+from .tensor_file import MAX_IO_BYTES, TensorFile, flat, printable
 
 ACCESS: Final = os.O_ACCMODE | getattr(os, "O_PATH", 0)
 
@@ -85,7 +85,7 @@ class OutputFile:
         view, done = flat(values), 0
         with self._noting("written"):
             while done < len(view):
-                done += os.pwritev(self.fd, [view[done : done + PIECE]], offset + done)
+                done += os.pwritev(self.fd, [view[done : done + MAX_IO_BYTES]], offset + done)
 
     def flush(self) -> None:
         """Flush everything that was written to the disk. FileError if that fails, or anything has failed before."""

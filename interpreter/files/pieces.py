@@ -12,9 +12,9 @@ from ..types.sizes import exact_size
 from .header import FilePiece
 from .tensor_file import TensorFile, flat
 
-FIRST: Final = 1 << 12  # compressed bytes that are read first: enough for a header
-INPUT: Final = 1 << 16  # and later
-OUTPUT: Final = 1 << 20  # bytes that are inflated at a time
+FIRST_INPUT_BYTES: Final = 1 << 12  # compressed bytes that are read first: enough for a header
+INPUT_BYTES: Final = 1 << 16  # and later
+OUTPUT_BYTES: Final = 1 << 20  # bytes that are inflated at a time
 
 
 class PieceReader:
@@ -61,7 +61,7 @@ class PieceReader:
     def _inflate_into(self, view: memoryview) -> None:
         done = 0
         while done < len(view):
-            inflated = self._inflate(min(len(view) - done, OUTPUT))
+            inflated = self._inflate(min(len(view) - done, OUTPUT_BYTES))
             if not inflated:
                 inflates_to = self._piece.size - self._left + done
                 raise self._damaged(f"inflates to {exact_size(inflates_to)}, not {self._piece.size}")
@@ -83,7 +83,7 @@ class PieceReader:
             if not self._input and not inflater.eof:
                 if self._at == self._end:
                     return b""
-                count = min(self._end - self._at, FIRST if self._at == self._piece.offset else INPUT)
+                count = min(self._end - self._at, FIRST_INPUT_BYTES if self._at == self._piece.offset else INPUT_BYTES)
                 self._input = self._file.read(self._at, count)
                 self._at += count
         return b""

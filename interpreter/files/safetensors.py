@@ -13,16 +13,16 @@ import sys
 from collections import Counter
 from typing import Any, Final, NoReturn
 
-from ..types.meta import LARGEST, MAX_NDIM, Meta, Shape
+from ..types.meta import MAX_NDIM, MAX_SIZE, Meta, Shape
 from ..types.sizes import exact_size
-from .header import SHOWN, FileLimits, FilePiece, TensorEntry, check_count, check_name, raw_meta
+from .header import NAME_LENGTH_SHOWN, FileLimits, FilePiece, TensorEntry, check_count, check_name, raw_meta
 from .tensor_file import TensorFile
 
 BEGIN: Final = b"{"
-LENGTH: Final = 8  # bytes that hold the header's length
-LONGEST: Final = 100_000_000  # bytes of a header, by the format
-METADATA: Final = "__metadata__"
-FIELDS: Final = {"dtype", "shape", "data_offsets"}
+LENGTH_BYTES: Final = 8  # bytes that hold the header's length
+MAX_HEADER_BYTES: Final = 100_000_000  # bytes of a header, by the format
+METADATA_KEY: Final = "__metadata__"
+ENTRY_FIELDS: Final = {"dtype", "shape", "data_offsets"}
 SWAPPED: Final = sys.byteorder == "big"  # the format is little-endian
 
 DTYPES: Final = {
@@ -53,11 +53,10 @@ OTHER_BITS: Final = {
     "F4": 4,
 }
 # A tensor takes an object, two lists and some commas. A header with many more would make objects of many times its
-# size, so
-# it is refused before it is parsed.
-OBJECTS: Final = 4
-COMMAS: Final = 16
-OTHERS: Final = 1024  # parts in the metadata and in long shapes, counted in tensors
+# size, so it is refused before it is parsed.
+BRACKETS_PER_TENSOR: Final = 4
+COMMAS_PER_TENSOR: Final = 16
+SPARE_TENSORS: Final = 1024  # the allowance for metadata and long shapes, counted in tensors
 
 
 def read_safetensors(
@@ -66,9 +65,9 @@ def read_safetensors(
     """The entries of a file, in the order of their bytes, and the texts of its metadata."""
     text = _header_text(file, limits)
     fields = _parsed(file, text)
-    metadata = _metadata(file, fields.pop(METADATA, {}))
+    metadata = _metadata(file, fields.pop(METADATA_KEY, {}))
     check_count(file, len(fields), limits)
-    begin = LENGTH + len(text)
+    begin = LENGTH_BYTES + len(text)
     found = [_entry(file, name, value, begin, raw=raw) for name, value in fields.items()]
     for entry in found:
         check_name(file, entry.name, limits)
@@ -78,18 +77,18 @@ def read_safetensors(
 
 
 def _header_text(file: TensorFile, limits: FileLimits) -> bytes:
-    length = int.from_bytes(file.peek(0, LENGTH), "little")
-    if length > LONGEST:
-        raise file.malformed(f"its header would have {length} bytes; the format allows {LONGEST}")
-    if length > file.size - LENGTH:
+    length = int.from_bytes(file.peek(0, LENGTH_BYTES), "little")
+    if length > MAX_HEADER_BYTES:
+        raise file.malformed(f"its header would have {length} bytes; the format allows {MAX_HEADER_BYTES}")
+    if length > file.size - LENGTH_BYTES:
         raise file.malformed(f"its header would have {length} bytes, beyond its end; was it cut short?")
     if length > limits.header:
         raise file.excessive(f"its header has {exact_size(length)}; the limit is {exact_size(limits.header)}")
-    text = file.read(LENGTH, length)
+    text = file.read(LENGTH_BYTES, length)
     if not text.startswith(BEGIN) or not text.rstrip(b" ").endswith(b"}"):
         raise file.malformed("its header does not begin with { and end with }, or spaces after it")
-    most = limits.entries + OTHERS
-    if text.count(b"{") + text.count(b"[") > OBJECTS * most or text.count(b",") > COMMAS * most:
+    most = limits.entries + SPARE_TENSORS
+    if text.count(b"{") + text.count(b"[") > BRACKETS_PER_TENSOR * most or text.count(b",") > COMMAS_PER_TENSOR * most:
         raise file.excessive(f"its header has more parts than {limits.entries} tensors, the limit, have")
     return text
 
@@ -108,12 +107,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"{twice[:SHOWN]!r} is there twice")
+        raise ValueError(f"{twice[:NAME_LENGTH_SHOWN]!r} is there twice")
     return fields
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text[:SHOWN]} is not a whole number")
+    raise ValueError(f"{text[:NAME_LENGTH_SHOWN]} is not a whole number")
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_no_number, parse_constant=_no_number)
@@ -121,12 +120,12 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_no_nu
 
 def _metadata(file: TensorFile, value: Any) -> dict[str, str]:
     if type(value) is not dict or not all(type(text) is str for text in value.values()):
-        raise file.malformed(f"{METADATA} is not an object of texts")
+        raise file.malformed(f"{METADATA_KEY} is not an object of texts")
     try:
         for texts in value.items():
             "".join(texts).encode()
     except UnicodeEncodeError:
-        raise file.malformed(f"{METADATA} holds half a character") from None
+        raise file.malformed(f"{METADATA_KEY} holds half a character") from None
     return value
 
 
@@ -135,13 +134,13 @@ def _entry(file: TensorFile, name: str, value: Any, data: int, *, raw: bool) -> 
     try:
         begin, nbytes, meta, why = _fields(value, raw=raw)
     except ValueError as error:
-        raise file.malformed(f"tensor {name[:SHOWN]!r}: {error}") from None
+        raise file.malformed(f"tensor {name[:NAME_LENGTH_SHOWN]!r}: {error}") from None
     return TensorEntry(name, meta, FilePiece(data + begin, nbytes, nbytes), 0, False, SWAPPED, why)
 
 
 def _fields(value: Any, *, raw: bool) -> tuple[int, int, Meta | None, str]:
     """The begin and number of a tensor's bytes, and its meta, or the reason why it has none."""
-    if type(value) is not dict or value.keys() != FIELDS:
+    if type(value) is not dict or value.keys() != ENTRY_FIELDS:
         raise ValueError("a tensor is described by an object with dtype, shape and data_offsets, and nothing else")
     shape = _naturals(value["shape"], 0, MAX_NDIM, "shape")
     begin, end = _naturals(value["data_offsets"], 2, 2, "data_offsets")
@@ -154,7 +153,7 @@ def _naturals(value: Any, least: int, most: int, what: str) -> Shape:
     if type(value) is not list or not least <= len(value) <= most:
         raise ValueError(f"its {what} is not a list of {least} to {most} numbers")
     for number in value:
-        if type(number) is not int or not 0 <= number <= LARGEST:
+        if type(number) is not int or not 0 <= number <= MAX_SIZE:
             raise ValueError(f"its {what} holds something else than whole numbers from 0 to 2**63 - 1")
     return tuple(value)
 
@@ -166,7 +165,7 @@ def _meta(dtype: Any, shape: Shape, nbytes: int, *, raw: bool) -> tuple[Meta | N
         meta = Meta.of(shape, known)
         _check_size(dtype, shape, meta.nbytes * 8, nbytes)
         return meta, ""
-    if type(dtype) is not str or not (dtype.isprintable() and 0 < len(dtype) <= SHOWN):
+    if type(dtype) is not str or not (dtype.isprintable() and 0 < len(dtype) <= NAME_LENGTH_SHOWN):
         raise ValueError("its dtype is not a name")
     bits = OTHER_BITS.get(dtype, 0)
     if bits:
@@ -192,7 +191,7 @@ def _check_cover(file: TensorFile, entries: list[TensorEntry], begin: int) -> No
         if piece.offset != at:
             what = "overlaps the one before it" if piece.offset < at else "leaves a hole before it"
             raise file.malformed(
-                f"tensor {name[:SHOWN]!r} {what}: it begins at {piece.offset - begin}, not at {at - begin}"
+                f"tensor {name[:NAME_LENGTH_SHOWN]!r} {what}: it begins at {piece.offset - begin}, not at {at - begin}"
             )
         at += piece.length
     if at != file.size:

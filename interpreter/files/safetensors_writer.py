@@ -14,8 +14,8 @@ from ..errors import MetadataError, QuotaError
 from ..types.meta import DTYPE_NAMES, Meta
 from ..wire.names import is_printable
 from .durable_file import DurableFile, Whole
-from .header import SHOWN, FileLimits, FilePiece, TensorEntry
-from .safetensors import DTYPES, LENGTH, LONGEST, METADATA, SWAPPED
+from .header import NAME_LENGTH_SHOWN, FileLimits, FilePiece, TensorEntry
+from .safetensors import DTYPES, LENGTH_BYTES, MAX_HEADER_BYTES, METADATA_KEY, SWAPPED
 from .tensor_file import Identity, flat
 
 ALIGNMENT: Final = 8
@@ -93,7 +93,7 @@ def header_of(
 ) -> tuple[bytes, tuple[TensorEntry, ...]]:
     """The bytes before the values, and the entries in their order. Raises as SafetensorsWriter does."""
     _check(metas, metadata, limits)
-    fields: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
+    fields: dict[str, Any] = {METADATA_KEY: dict(metadata)} if metadata else {}
     ordered = sorted(metas.items(), key=lambda item: (-RANKS[DTYPE_NAMES[item[1].dtype]], item[0]))
     at = 0
     for name, meta in ordered:
@@ -102,29 +102,29 @@ def header_of(
         at += meta.nbytes
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % ALIGNMENT)
-    if len(text) > min(limits.header, LONGEST):
-        raise QuotaError(f"a header of {len(text)} bytes; the limit is {min(limits.header, LONGEST)}")
-    begin = LENGTH + len(text)
+    if len(text) > min(limits.header, MAX_HEADER_BYTES):
+        raise QuotaError(f"a header of {len(text)} bytes; the limit is {min(limits.header, MAX_HEADER_BYTES)}")
+    begin = LENGTH_BYTES + len(text)
     entries = []
     for name, meta in ordered:
         entries.append(TensorEntry(name, meta, FilePiece(begin, meta.nbytes, meta.nbytes), swapped=SWAPPED))
         begin += meta.nbytes
-    return len(text).to_bytes(LENGTH, "little") + text, tuple(entries)
+    return len(text).to_bytes(LENGTH_BYTES, "little") + text, tuple(entries)
 
 
 def _check(metas: Mapping[str, Meta], metadata: Mapping[str, str], limits: FileLimits) -> None:
     if len(metas) > limits.entries:
         raise QuotaError(f"a file of {len(metas)} tensors; the limit is {limits.entries}")
     for name, meta in metas.items():
-        if name == METADATA:
-            raise MetadataError(f"a tensor cannot be called {METADATA!r}: the format keeps that name for itself")
+        if name == METADATA_KEY:
+            raise MetadataError(f"a tensor cannot be called {METADATA_KEY!r}: the format keeps that name for itself")
         if not is_printable(name) or len(name) > limits.name:
-            raise MetadataError(
-                f"a tensor's name is printable text of at most {limits.name} characters, not {name[:SHOWN]!r}"
-            )
+            shown = name[:NAME_LENGTH_SHOWN]
+            raise MetadataError(f"a tensor's name is printable text of at most {limits.name} characters, not {shown!r}")
         if DTYPE_NAMES[meta.dtype] not in CODES:
+            shown = name[:NAME_LENGTH_SHOWN]
             raise MetadataError(
-                f"tensor {name[:SHOWN]!r}: safetensors has no {meta.dtype.name}; save two tensors in its place"
+                f"tensor {shown!r}: safetensors has no {meta.dtype.name}; save two tensors in its place"
             )
     for texts in metadata.items():
         if not all(type(text) is str for text in texts):
@@ -132,4 +132,4 @@ def _check(metas: Mapping[str, Meta], metadata: Mapping[str, str], limits: FileL
         try:
             "".join(texts).encode()
         except UnicodeEncodeError:
-            raise MetadataError(f"the metadata of {texts[0][:SHOWN]!r} hold half a character") from None
+            raise MetadataError(f"the metadata of {texts[0][:NAME_LENGTH_SHOWN]!r} hold half a character") from None

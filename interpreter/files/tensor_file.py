@@ -15,8 +15,8 @@ import numpy as np
 from ..errors import FileError, MetadataError, QuotaError
 from ..types.sizes import exact_size
 
-PIECE: Final = 1 << 23  # bytes that one system call reads
-BLOCK: Final = 1 << 12  # bytes that are read for a header of a few
+MAX_IO_BYTES: Final = 1 << 23  # bytes that one system call reads
+PEEK_BYTES: Final = 1 << 12  # bytes that are read for a header of a few
 
 
 class Identity(NamedTuple):
@@ -76,7 +76,7 @@ class TensorFile:
         done = 0
         while done < len(view):
             try:
-                count = os.preadv(self.fd, [view[done : done + PIECE]], offset + done)
+                count = os.preadv(self.fd, [view[done : done + MAX_IO_BYTES]], offset + done)
             except OSError as error:
                 raise self.failed(f"cannot be read: {error.strerror}") from error
             if not count:
@@ -94,7 +94,7 @@ class TensorFile:
         """As `read`, for a few bytes close to those of the last call; they come from one block that is kept."""
         begin = offset - self._block_at
         if not 0 <= begin <= begin + count <= len(self._block):
-            most = max(min(max(count, BLOCK), self.size - offset), count)
+            most = max(min(max(count, PEEK_BYTES), self.size - offset), count)
             self._block, self._block_at, begin = self.read(offset, most), offset, 0
         return self._block[begin : begin + count]
 

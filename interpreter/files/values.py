@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .header import SHOWN, TensorEntry
+from .header import NAME_LENGTH_SHOWN, TensorEntry
 from .pieces import PieceReader
 from .tensor_file import TensorFile, flat
 
@@ -59,7 +59,7 @@ def read_array(file: TensorFile, entry: TensorEntry, out: NDArray[Any] | None = 
     """
     meta = entry.meta
     if meta is None:
-        raise file.malformed(f"tensor {entry.name[:SHOWN]!r} {entry.error}")
+        raise file.malformed(f"tensor {entry.name[:NAME_LENGTH_SHOWN]!r} {entry.error}")
     array = np.empty(meta.shape, meta.dtype) if out is None else out
     if array.shape != meta.shape or array.dtype != meta.dtype:
         raise ValueError(f"out is {array.dtype}{list(array.shape)}, not {meta}")
@@ -104,4 +104,4 @@ def _check(file: TensorFile, entry: TensorEntry, view: memoryview) -> None:
     result."""
     is_bool = entry.meta is not None and entry.meta.dtype == np.bool_
     if is_bool and len(view) and np.frombuffer(view, np.uint8).max() > 1:
-        raise file.failed(f"is damaged: tensor {entry.name[:SHOWN]!r} holds bools that are neither 0 nor 1")
+        raise file.failed(f"is damaged: tensor {entry.name[:NAME_LENGTH_SHOWN]!r} holds bools that are neither 0 nor 1")

@@ -14,24 +14,24 @@ import struct
 from typing import Final, NamedTuple
 
 from ..types.sizes import exact_size
-from .header import SHOWN, FileLimits, FilePiece, check_count
+from .header import NAME_LENGTH_SHOWN, FileLimits, FilePiece, check_count
 from .tensor_file import TensorFile
 
-ARCHIVES: Final = (b"PK\x03\x04", b"PK\x05\x06")  # the latter without members
-LOCAL: Final = struct.Struct("<4s5H3L2H")
-MEMBER: Final = struct.Struct("<4s6H3L5H2L")
-END: Final = struct.Struct("<4s4H2LH")
-END_64: Final = struct.Struct("<4sQ2H2L4Q")
+ARCHIVE_MAGICS: Final = (b"PK\x03\x04", b"PK\x05\x06")  # the latter without members
+LOCAL_HEADER: Final = struct.Struct("<4s5H3L2H")
+DIRECTORY_HEADER: Final = struct.Struct("<4s6H3L5H2L")
+END_RECORD: Final = struct.Struct("<4s4H2LH")
+END_RECORD_64: Final = struct.Struct("<4sQ2H2L4Q")
 LOCATOR: Final = struct.Struct("<4sLQL")
-EXTRA: Final = struct.Struct("<2H")
+EXTRA_HEADER: Final = struct.Struct("<2H")
 ZIP64: Final = 1  # of extra fields, the one with long numbers
-FULL: Final = 0xFFFF_FFFF  # stands for a number in that field
+ZIP64_MARKER: Final = 0xFFFF_FFFF  # stands for a number in that field
 STORED, DEFLATED = 0, 8
 ENCRYPTED: Final = 1 << 0 | 1 << 6 | 1 << 13
-BEHIND: Final = 1 << 3  # sizes and checksum follow the member instead of preceding it
+HAS_DATA_DESCRIPTOR: Final = 1 << 3  # sizes and checksum follow the member instead of preceding it
 UTF_8: Final = 1 << 11
-KNOWN: Final = 1 << 1 | 1 << 2 | BEHIND | UTF_8  # the first two describe the quality of compression
-MOST: Final = 1032  # the most bytes that one byte inflates to
+KNOWN_FLAGS: Final = 1 << 1 | 1 << 2 | HAS_DATA_DESCRIPTOR | UTF_8  # the first two describe the quality of compression
+MAX_EXPANSION: Final = 1032  # the most bytes that one byte inflates to
 
 
 class ZipMember(NamedTuple):
@@ -77,14 +77,14 @@ def read_directory(file: TensorFile, limits: FileLimits) -> list[ZipMember]:
 
 def _directory(file: TensorFile) -> tuple[int, int, int]:
     """Offset and length of the directory, and its number of members."""
-    at = file.size - END.size
-    if at < 0 or not (end := file.read(at, END.size)).startswith(b"PK\x05\x06"):
+    at = file.size - END_RECORD.size
+    if at < 0 or not (end := file.read(at, END_RECORD.size)).startswith(b"PK\x05\x06"):
         raise file.malformed("has no zip directory at its very end; was it cut short, or has it a comment?")
-    _, disk, first_disk, here, count, length, offset, comment = END.unpack(end)
+    _, disk, first_disk, here, count, length, offset, comment = END_RECORD.unpack(end)
     if disk or first_disk or here != count or comment:
         raise file.malformed("is one disk of several, or has a comment")
     if at >= LOCATOR.size and (locator := file.read(at - LOCATOR.size, LOCATOR.size)).startswith(b"PK\x06\x07"):
-        at -= LOCATOR.size + END_64.size
+        at -= LOCATOR.size + END_RECORD_64.size
         offset, length, count = _directory_64(file, at, locator, (offset, length, count))
     if offset + length != at:
         raise file.malformed(f"its directory takes {length} bytes from {offset} on, and does not end at {at}")
@@ -96,11 +96,13 @@ def _directory_64(file: TensorFile, at: int, locator: bytes, short: tuple[int, i
     _, disk, record, disks = LOCATOR.unpack(locator)
     if record != at or disk or disks > 1:
         raise file.malformed("its zip64 locator leads nowhere")
-    magic, size, _, _, disk, first_disk, here, count, length, offset = END_64.unpack(file.read(at, END_64.size))
-    if magic != b"PK\x06\x06" or size != END_64.size - 12 or disk or first_disk or here != count:
+    magic, size, _, _, disk, first_disk, here, count, length, offset = END_RECORD_64.unpack(
+        file.read(at, END_RECORD_64.size)
+    )
+    if magic != b"PK\x06\x06" or size != END_RECORD_64.size - 12 or disk or first_disk or here != count:
         raise file.malformed("its zip64 record is malformed")
     long = (offset, length, count)
-    if any(a not in (b, full) for a, b, full in zip(short, long, (FULL, FULL, 0xFFFF), strict=True)):
+    if any(a not in (b, full) for a, b, full in zip(short, long, (ZIP64_MARKER, ZIP64_MARKER, 0xFFFF), strict=True)):
         raise file.malformed("its zip64 record says something else than its end")
     return long
 
@@ -109,12 +111,12 @@ def _records(file: TensorFile, directory: bytes, count: int) -> list[_Record]:
     found: list[_Record] = []
     at = 0
     for _ in range(count):
-        if len(directory) - at < MEMBER.size:
+        if len(directory) - at < DIRECTORY_HEADER.size:
             raise file.malformed(f"its directory ends before its {count} members do")
         magic, _, _, flags, method, _, _, crc, length, size, name, extra, comment, disk, _, _, offset = (
-            MEMBER.unpack_from(directory, at)
+            DIRECTORY_HEADER.unpack_from(directory, at)
         )
-        at += MEMBER.size
+        at += DIRECTORY_HEADER.size
         end = at + name + extra + comment
         if magic != b"PK\x01\x02" or disk or end > len(directory):
             raise file.malformed(f"its directory is malformed at member {len(found) + 1}")
@@ -128,14 +130,14 @@ def _records(file: TensorFile, directory: bytes, count: int) -> list[_Record]:
 
 
 def _long(file: TensorFile, record: _Record, extra: bytes, numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """The numbers; those that are FULL are taken from the zip64 field among the extra ones."""
-    wanted, at = numbers.count(FULL), 0
-    while wanted and len(extra) - at >= EXTRA.size:
-        kind, size = EXTRA.unpack_from(extra, at)
-        at += EXTRA.size
+    """The numbers; those that are ZIP64_MARKER are taken from the zip64 field among the extra ones."""
+    wanted, at = numbers.count(ZIP64_MARKER), 0
+    while wanted and len(extra) - at >= EXTRA_HEADER.size:
+        kind, size = EXTRA_HEADER.unpack_from(extra, at)
+        at += EXTRA_HEADER.size
         if kind == ZIP64 and size >= 8 * wanted and at + size <= len(extra):
             rest = iter(struct.unpack_from(f"<{wanted}Q", extra, at))
-            return tuple(next(rest) if number == FULL else number for number in numbers)
+            return tuple(next(rest) if number == ZIP64_MARKER else number for number in numbers)
         at += size
     if wanted:
         raise file.malformed(f"member {_shown(record)} lacks the zip64 field with its sizes")
@@ -147,10 +149,10 @@ def _member(file: TensorFile, record: _Record, most: int) -> ZipMember:
     shown = _shown(record)
     if record.flags & ENCRYPTED:
         raise file.malformed(f"member {shown} is encrypted")
-    if record.flags & ~KNOWN or record.method not in (STORED, DEFLATED):
+    if record.flags & ~KNOWN_FLAGS or record.method not in (STORED, DEFLATED):
         raise file.malformed(f"member {shown} is neither stored nor deflated (method {record.method})")
     deflated = record.method == DEFLATED
-    if record.size > MOST * (record.length + 1) if deflated else record.size != record.length:
+    if record.size > MAX_EXPANSION * (record.length + 1) if deflated else record.size != record.length:
         raise file.malformed(f"member {shown} cannot have {record.size} bytes: it takes {record.length} in the file")
     offset = _begin(file, record, most)
     return ZipMember(_name(file, record), FilePiece(offset, record.length, record.size, deflated, record.crc))
@@ -158,16 +160,18 @@ def _member(file: TensorFile, record: _Record, most: int) -> ZipMember:
 
 def _begin(file: TensorFile, record: _Record, most: int) -> int:
     """The begin of the member's bytes, after its own header, which has to agree with the directory."""
-    begin = record.offset + LOCAL.size
+    begin = record.offset + LOCAL_HEADER.size
     if begin > most:
         raise file.malformed(f"member {_shown(record)} begins behind the directory")
-    magic, _, flags, method, _, _, crc, length, size, name, extra = LOCAL.unpack(file.peek(record.offset, LOCAL.size))
+    magic, _, flags, method, _, _, crc, length, size, name, extra = LOCAL_HEADER.unpack(
+        file.peek(record.offset, LOCAL_HEADER.size)
+    )
     end: int = begin + name + extra
     if magic != b"PK\x03\x04" or end + record.length > most:
         raise file.malformed(f"member {_shown(record)} does not lie before the directory")
     behind = file.peek(begin, name + extra)
     own = record._replace(name=behind[:name], flags=flags, method=method)
-    if not flags & BEHIND:
+    if not flags & HAS_DATA_DESCRIPTOR:
         size, length = _long(file, record, behind[name:], (size, length))
         own = own._replace(crc=crc, length=length, size=size)
     if own != record:
@@ -183,4 +187,4 @@ def _name(file: TensorFile, record: _Record) -> str:
 
 
 def _shown(record: _Record) -> str:
-    return repr(record.name[:SHOWN])[1:]
+    return repr(record.name[:NAME_LENGTH_SHOWN])[1:]

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import nlargest
 from typing import Any, Final, NamedTuple
 
-OTHER: Final = "other"
-LONGEST: Final = 64  # characters of a label value that clients choose
+OTHER_LABEL: Final = "other"
+MAX_LABEL_LENGTH: Final = 64  # characters of a label value that clients choose
 
 
 class Bounds(NamedTuple):
@@ -23,7 +23,7 @@ class Bounds(NamedTuple):
 
 def labels_of_ops(ops: Sequence[str], most: int) -> dict[str, str]:
     """The label of each op."""
-    return {op: op if position < most else OTHER for position, op in enumerate(ops)}
+    return {op: op if position < most else OTHER_LABEL for position, op in enumerate(ops)}
 
 
 def labels_of_sessions(
@@ -32,10 +32,10 @@ def labels_of_sessions(
     """The labels of each row: the session's number and its client's name."""
     named = {row["id"] for row in nlargest(most, rows, key=lambda row: (row["bytes"], -row["id"]))}
     for row in rows:
-        label = (str(row["id"]), printable(row["client"])) if row["id"] in named else (OTHER, OTHER)
+        label = (str(row["id"]), printable(row["client"])) if row["id"] in named else (OTHER_LABEL, OTHER_LABEL)
         yield label, row
 
 
 def printable(text: str) -> str:
     """A client's text as the value of a label."""
-    return "".join(letter if letter.isprintable() else " " for letter in text[:LONGEST])
+    return "".join(letter if letter.isprintable() else " " for letter in text[:MAX_LABEL_LENGTH])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from .bounds import OTHER, labels_of_ops, labels_of_sessions
+from .bounds import OTHER_LABEL, labels_of_ops, labels_of_sessions
 from .family import Family, Figures, Histogram, MetricKind, Read, Sample
 
 Row = Mapping[str, Any]
@@ -85,7 +85,7 @@ def held(figures: Figures) -> Iterator[Sample]:
     session."""
     named = {row["id"]: labels for labels, row in labels_of_sessions(figures.sessions, figures.bounds.sessions)}
     for session, device, nbytes in figures.held:
-        yield (*named.get(session, (OTHER, OTHER)), device), nbytes
+        yield (*named.get(session, (OTHER_LABEL, OTHER_LABEL)), device), nbytes
 
 
 def errors(figures: Figures) -> Iterator[Sample]:
@@ -99,7 +99,7 @@ def instructions(figures: Figures) -> Iterator[Sample]:
         if count:
             yield (labels[op], "done"), count
     for op, status, count in figures.machine["tally"]["ended"]:
-        yield (labels.get(op, OTHER), status.lower()), count
+        yield (labels.get(op, OTHER_LABEL), status.lower()), count
 
 
 def run_times(figures: Figures) -> Iterator[Sample]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..schema.opdef import Array, ArrayModule, Attributes, BoundKernel, OpDef, defining
-from ..types.meta import LARGEST, Meta, Metas, OperandMeta
+from ..types.meta import MAX_SIZE, Meta, Metas, OperandMeta
 
 # Called as correction(xp, *operands, out). All operands but one may be Python scalars; `out` may have another dtype
 # than the result, of the same kind or a higher one.
@@ -43,7 +43,7 @@ class CorrectedUfunc(OpDef):
         attributes: Attributes,  # noqa: ARG002 - part of the overridden method's signature
         *,
         aliased: bool = False,  # noqa: ARG002 - part of the overridden method's signature
-        room: int = LARGEST,  # noqa: ARG002 - part of the overridden method's signature
+        room: int = MAX_SIZE,  # noqa: ARG002 - part of the overridden method's signature
         kind: str = "cpu",  # noqa: ARG002 - part of the overridden method's signature
     ) -> BoundKernel:
         """The correction for one array module, or NumPy's ufunc if that needs no correction."""

@@ -15,7 +15,7 @@ from ..schema.promotion import broadcast_shapes
 from ..schema.scratch import total
 from ..types.axes import normal_axis
 from ..types.kinds import ANY, INTEGER
-from ..types.meta import LARGEST, Meta, Metas, Shape, tensor_meta, tensor_metas
+from ..types.meta import MAX_SIZE, Meta, Metas, Shape, tensor_meta, tensor_metas
 from ..types.sizes import exact_size
 from .decompositions import matrices
 from .positions import check_gather, from_either_end
@@ -205,7 +205,7 @@ def _checked_counts(xp: ArrayModule, x: Array, axis: int, counts: Array) -> Arra
     if counts.size and int(xp.min(counts)) < 0:
         raise ValueError(f"a negative number of repeats: {int(xp.min(counts))}")
     row = max(x.size // max(x.shape[axis], 1), 1) * x.dtype.itemsize
-    if float(xp.sum(counts, dtype=np.float64)) * max(row, 8) > LARGEST // 2:  # a sum of floats cannot overflow
+    if float(xp.sum(counts, dtype=np.float64)) * max(row, 8) > MAX_SIZE // 2:  # a sum of floats cannot overflow
         raise ValueError("the result is larger than any memory")
     return counts.astype(np.int64)
 

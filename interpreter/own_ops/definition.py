@@ -21,14 +21,14 @@ from typing import Any, Final, NamedTuple
 from ..layouts.rules import Rule
 from ..ops.rules.stacks import pointwise
 from ..schema.opdef import REGISTRY, REQUIRED, OpDef, Scratch, Work, register
-from ..schema.own_op import HERE, OwnOp
+from ..schema.own_op import MAIN_MODULE, OwnOp
 from .inferring import checked_infer, elementwise
 from .kernels import kernel_of
-from .layouts import BOXED, rule_of
+from .layouts import NO_LAYOUTS_STATED, rule_of
 from .signature import Schema, plain_function, schema_of
 
-NAME: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)
-LONGEST: Final = 100  # characters of a name
+NAME_PATTERN: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)
+MAX_NAME_LENGTH: Final = 100  # characters of a name
 
 
 class Stated(NamedTuple):
@@ -72,16 +72,16 @@ def define_own(function: Callable[..., Any], stated: Stated) -> Defined:
     found = stated.version if stated.version is not None else version_of(module)
     own = OwnOp(found, module, kinds, sources_of(name, found, function, stated, schema))
     known = REGISTRY.get(name)
-    if known is not None and known.own is not None and known.own.is_same(own) and module == HERE:
+    if known is not None and known.own is not None and known.own.is_same(own) and module == MAIN_MODULE:
         return Defined(known, known.own, schema)
-    if known is not None and module == HERE:
+    if known is not None and module == MAIN_MODULE:
         name = unused(name)
     return Defined(register(definition_of(name, function, stated, schema, own)), own, schema)
 
 
 def definition_of(name: str, function: Callable[..., Any], stated: Stated, schema: Schema, own: OwnOp) -> OpDef:
     infer = elementwise if stated.infer is None else checked_infer(stated.infer, schema, dynamic=stated.dynamic)
-    rule: Rule | str = pointwise if stated.elementwise else BOXED
+    rule: Rule | str = pointwise if stated.elementwise else NO_LAYOUTS_STATED
     if stated.layouts is not None:
         rule = rule_of(stated.layouts, len(schema.operands), schema.outputs, name)
     return OpDef(
@@ -128,8 +128,8 @@ def name_of(function: Callable[..., Any], given: str | None) -> str:
     """`package.function`, or the given name. Both contain a dot, which this package's own names do not."""
     package = function.__module__.partition(".")[0]
     name = f"{package}.{function.__name__}" if given is None else given
-    if not isinstance(name, str) or len(name) > LONGEST or NAME.fullmatch(name) is None:
-        raise ValueError(f"an op's name is like package.name, of {LONGEST} characters at most, not {name!r}")
+    if not isinstance(name, str) or len(name) > MAX_NAME_LENGTH or NAME_PATTERN.fullmatch(name) is None:
+        raise ValueError(f"an op's name is like package.name, of {MAX_NAME_LENGTH} characters at most, not {name!r}")
     return name
 
 

@@ -14,7 +14,7 @@ from ..layouts.layout import Atom, Broadcast, Partial, Split
 from ..layouts.rules import LayoutSignature, OpCall, Rule
 from ..types.meta import Meta
 
-BOXED = "its definition states no layouts"
+NO_LAYOUTS_STATED = "its definition states no layouts"
 
 
 def rule_of(stated: Sequence[Any], inputs: int, outputs: int, name: str) -> Rule:

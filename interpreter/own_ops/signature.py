@@ -20,7 +20,7 @@ from ..schema.attributes import Check, check_axes, check_bool, check_dtype, chec
 from ..schema.opdef import REQUIRED, VARIADIC, Attribute, Attributes
 
 OUT = "out"
-LONGEST = 1000  # characters of an attribute
+MAX_TEXT_LENGTH = 1000  # characters of an attribute
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 AsGiven: TypeAlias = Callable[[Any], Any]
 
@@ -139,9 +139,9 @@ def without_none(hint: Any) -> Any:
 
 
 def check_text(value: Any) -> str:
-    """A text of at most `LONGEST` characters."""
+    """A text of at most `MAX_TEXT_LENGTH` characters."""
     if not isinstance(value, str):
         raise TypeError(f"expected a str, got {type(value).__name__}")
-    if len(value) > LONGEST:
-        raise ValueError(f"expected at most {LONGEST} characters, got {len(value)}")
+    if len(value) > MAX_TEXT_LENGTH:
+        raise ValueError(f"expected at most {MAX_TEXT_LENGTH} characters, got {len(value)}")
     return value

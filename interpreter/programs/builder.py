@@ -19,8 +19,8 @@ from ..types.meta import SCALAR_TYPES, Meta, OperandMeta, Scalar
 from ..wire.forms import shown
 from ..wire.metas import decode_meta
 from .constructs import (
-    DEEPEST,
     FORMS,
+    MAX_BLOCK_DEPTH,
     check_attributes,
     check_blocks,
     check_head,
@@ -28,7 +28,7 @@ from .constructs import (
     results_of,
     written_values,
 )
-from .numbers import ARITHMETIC, CONSTANT, DRAW, IN_BLOCKS, LEAVES, SEED, Number, kinds_of
+from .numbers import ARITHMETIC, BLOCK_LEAVES, CONSTANT, DRAW, LEAVES, SEED, Number, kinds_of
 from .program import (
     COLLECTIVES,
     CONSTRUCTS,
@@ -44,12 +44,12 @@ from .program import (
     weight_of,
 )
 
-STEPS = 1 << 14  # of a program
-OPERANDS = 1 << 18  # of all its steps
-SLOTS = 64  # of devices, chains, callbacks
-LONGEST = 256  # characters of a name
-PARTS = 1 << 12  # of a print, and values of an effect
-TEXT = 1 << 16  # characters of a print's texts
+MAX_STEPS = 1 << 14  # of a program
+MAX_OPERANDS = 1 << 18  # of all its steps
+MAX_SLOTS = 64  # of devices, chains, callbacks
+MAX_NAME_LENGTH = 256  # characters of a name
+MAX_PARTS = 1 << 12  # of a print, and values of an effect
+MAX_TEXT_LENGTH = 1 << 16  # characters of a print's texts
 
 
 class ProgramSize:
@@ -81,7 +81,7 @@ class Builder:
     contain, and QuotaError beyond a limit.
     """
 
-    def __init__(self, infer: InferCache | None = None, limit: int = STEPS, around: Builder | None = None) -> None:
+    def __init__(self, infer: InferCache | None = None, limit: int = MAX_STEPS, around: Builder | None = None) -> None:
         self.numbers: list[Number] = []
         self.steps: list[Step] = []
         self.parameters: list[Source] = []
@@ -102,8 +102,8 @@ class Builder:
     def block(self) -> Builder:
         """The builder of a block for a later `construct`. QuotaError if it is nested too deeply, or there are too many
         blocks."""
-        if self.depth > DEEPEST:
-            raise QuotaError(f"blocks are nested at most {DEEPEST} levels deep")
+        if self.depth > MAX_BLOCK_DEPTH:
+            raise QuotaError(f"blocks are nested at most {MAX_BLOCK_DEPTH} levels deep")
         if self.size.steps >= self.size.limit:
             raise QuotaError(f"a program has at most {self.size.limit} steps and blocks")
         self.size.steps += 1
@@ -120,7 +120,7 @@ class Builder:
             raise ProtocolError(f"{shown(kind)} is not a type of a number")
         if type(op) is not str or (op not in LEAVES and op not in ARITHMETIC):
             raise ProtocolError(f"unknown arithmetic {shown(op)} among numbers")
-        if self.depth > 1 and op not in IN_BLOCKS:
+        if self.depth > 1 and op not in BLOCK_LEAVES:
             raise ProtocolError(f"the numbers of a block are parameters, constants and draws: there is no {op}")
         if self.size.numbers >= self.size.limit:
             raise QuotaError(f"a program has at most {self.size.limit} numbers")
@@ -228,8 +228,8 @@ class Builder:
         texts = [part for part in (*parts, sep) if part is not None]
         if sep is None or not all(type(text) is str for text in texts):
             raise ProtocolError("a print has texts, and None for each value")
-        if len(parts) > PARTS or sum(map(len, texts)) > TEXT:
-            raise QuotaError(f"a print in a program has at most {PARTS} parts, and {TEXT} characters")
+        if len(parts) > MAX_PARTS or sum(map(len, texts)) > MAX_TEXT_LENGTH:
+            raise QuotaError(f"a print in a program has at most {MAX_PARTS} parts, and {MAX_TEXT_LENGTH} characters")
         if any(map(SURROGATE.search, texts)):
             raise MetadataError("print: a text holds half a surrogate pair, which UTF-8 does not have", op=PRINT)
         if sum(part is None for part in parts) != len(values):
@@ -243,8 +243,8 @@ class Builder:
         """Add a side effect: the client calls its function number `callback` with the values."""
         check_slot(chain, "chain")
         check_slot(callback, "callback")
-        if len(values) > PARTS:
-            raise QuotaError(f"an effect in a program takes at most {PARTS} values")
+        if len(values) > MAX_PARTS:
+            raise QuotaError(f"an effect in a program takes at most {MAX_PARTS} values")
         self._effect(EFFECT, values, (("callback", callback), ("chain", chain)), location)
 
     def host_call(
@@ -254,8 +254,8 @@ class Builder:
         values."""
         check_slot(callback, "callback")
         check_slot(device, "device")
-        if len(values) > PARTS or not 0 < len(metas) <= PARTS:
-            raise QuotaError(f"a host call in a program takes at most {PARTS} values, and makes at most so many")
+        if len(values) > MAX_PARTS or not 0 < len(metas) <= MAX_PARTS:
+            raise QuotaError(f"a host call in a program takes at most {MAX_PARTS} values, and makes at most so many")
         for value in values:
             self._tensor_meta(value)
         results = tuple([result_meta(meta) for meta in metas])
@@ -335,8 +335,8 @@ class Builder:
     def _add(self, step: Step, homes: Sequence[int] | None = None) -> range:
         """Add a checked step. `homes`: of its new values, if they differ from the step's device."""
         size, outputs, targets = self.size, step.results, step.into or ()
-        if size.steps >= size.limit or size.operands + len(step.operands) > OPERANDS:
-            raise QuotaError(f"a program has at most {size.limit} steps, and {OPERANDS} operands")
+        if size.steps >= size.limit or size.operands + len(step.operands) > MAX_OPERANDS:
+            raise QuotaError(f"a program has at most {size.limit} steps, and {MAX_OPERANDS} operands")
         size.steps += 1
         size.operands += len(step.operands)
         self.steps.append(step)
@@ -445,11 +445,11 @@ def check_leaf(kind: str, op: str, operands: Sequence[int]) -> None:
 
 def check_slot(slot: Any, what: str) -> None:
     """ProtocolError unless it is the number of a slot."""
-    if type(slot) is not int or not 0 <= slot < SLOTS:
-        raise ProtocolError(f"{shown(slot)} is not a {what} of a program: they are numbered from 0, below {SLOTS}")
+    if type(slot) is not int or not 0 <= slot < MAX_SLOTS:
+        raise ProtocolError(f"{shown(slot)} is not a {what} of a program: they are numbered from 0, below {MAX_SLOTS}")
 
 
 def check_name(name: Any) -> None:
     """ProtocolError unless it is a valid name of a parameter: a short printable text, perhaps empty."""
-    if type(name) is not str or len(name) > LONGEST or (name and not name.isprintable()):
+    if type(name) is not str or len(name) > MAX_NAME_LENGTH or (name and not name.isprintable()):
         raise ProtocolError(f"{shown(name)} is not a name of a tensor or number")

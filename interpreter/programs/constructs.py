@@ -25,10 +25,10 @@ from ..wire.forms import shown
 from .numbers import PARAMETER
 from .program import CASE, COND, REPEAT, WHILE, Program, Step
 
-MOST: Final = 256  # blocks of a step
-DEEPEST: Final = 16  # levels of blocks
+MAX_BLOCKS: Final = 256  # blocks of a step
+MAX_BLOCK_DEPTH: Final = 16  # levels of blocks
 MAX_ITERATIONS: Final = "max_iterations"
-LIMIT: Final = 1 << 62  # of it
+LARGEST_MAX_ITERATIONS: Final = 1 << 62  # of it
 
 
 class ConstructForm(NamedTuple):
@@ -42,7 +42,7 @@ class ConstructForm(NamedTuple):
 
 FORMS: Final = {
     COND: ConstructForm("a truth value", 2, 2, False),
-    CASE: ConstructForm("an index", 1, MOST, False),
+    CASE: ConstructForm("an index", 1, MAX_BLOCKS, False),
     WHILE: ConstructForm("", 2, 2, True),
     REPEAT: ConstructForm("a count", 1, 1, True),
 }
@@ -113,7 +113,7 @@ def check_attributes(op: str, attributes: dict[str, Any]) -> tuple[tuple[str, An
     if attributes.keys() != wanted:
         raise ProtocolError(f"{op} has the attributes {sorted(wanted)}")
     most = attributes.get(MAX_ITERATIONS)
-    if most is not None and (type(most) is not int or not 0 <= most <= LIMIT):
+    if most is not None and (type(most) is not int or not 0 <= most <= LARGEST_MAX_ITERATIONS):
         raise MetadataTypeError(f"max_iterations must be an int of at least 0, not {shown(most)}", op=op)
     return tuple(attributes.items())
 

@@ -23,7 +23,7 @@ from ..errors import MetadataTypeError, ProtocolError
 from ..layouts.text import parsed
 from ..types.meta import SCALAR_TYPES, Scalar
 from ..wire.forms import shown
-from .program import CHARACTERS, OTHERS, SURROGATE, Program
+from .program import CHARACTERS_PER_STEP, RECORDS_PER_STEP, SURROGATE, Program
 
 PARAMETER: Final = "parameter"
 CAPTURED: Final = "captured"
@@ -32,15 +32,15 @@ NUMBER: Final = "number"
 FIXED: Final = "fixed"
 GLOBAL: Final = "global"
 SLOTS: Final = frozenset((PARAMETER, CAPTURED, RESULT, NUMBER))
-LABELLED: Final = frozenset(("named", "fields"))  # containers whose members have identifiers as names
-KINDS: Final = frozenset(("dict", "list", "tuple", "slice", GLOBAL)) | LABELLED
+LABELLED_KINDS: Final = frozenset(("named", "fields"))  # containers whose members have identifiers as names
+CONTAINER_KINDS: Final = frozenset(("dict", "list", "tuple", "slice", GLOBAL)) | LABELLED_KINDS
 
-NODES: Final = 1 << 12  # of a convention: some milliseconds, during which no other session is served
-DEEPEST: Final = 16  # levels of containers
-LONGEST: Final = 1 << 16  # characters of all its texts
-SHOWN: Final = 200  # characters of an error
-PLAIN: Final = frozenset((str, type(None), *SCALAR_TYPES.values()))  # types of fixed values
-KEYS: Final = frozenset((str, bool, int, float, type(None)))  # of dicts
+MAX_NODES: Final = 1 << 12  # of a convention: some milliseconds, during which no other session is served
+MAX_DEPTH: Final = 16  # levels of containers
+MAX_TEXT_LENGTH: Final = 1 << 16  # characters of all its texts
+MAX_ERROR_LENGTH: Final = 200  # characters of an error
+FIXED_TYPES: Final = frozenset((str, type(None), *SCALAR_TYPES.values()))  # types of fixed values
+KEY_TYPES: Final = frozenset((str, bool, int, float, type(None)))  # of dicts
 
 
 class ArgumentSlot(NamedTuple):
@@ -95,7 +95,7 @@ def weight_of(wire: Sequence[Any]) -> int:
     for value in leaves(wire):
         nodes += 1
         characters += len(value) if type(value) is str else 0
-    return nodes // OTHERS + characters // CHARACTERS
+    return nodes // RECORDS_PER_STEP + characters // CHARACTERS_PER_STEP
 
 
 def leaves(wire: Any) -> Iterator[Any]:
@@ -120,18 +120,20 @@ def encode(convention: CallingConvention) -> tuple[Any, ...]:
     ]
     result = encode_node(convention.result, "the result", 0)
     wire = (convention.name, *arguments[0], *arguments[1], result)
-    if count(wire[2]) + count(wire[4]) + count((result,)) > NODES:
-        raise MetadataTypeError(f"its arguments and results have more than {NODES} parts")
+    if count(wire[2]) + count(wire[4]) + count((result,)) > MAX_NODES:
+        raise MetadataTypeError(f"its arguments and results have more than {MAX_NODES} parts")
     texts = [value for value in leaves(wire) if type(value) is str]
-    if sum(map(len, texts)) > LONGEST or any(map(SURROGATE.search, texts)):
-        message = f"the texts among its arguments and results are longer than {LONGEST} characters, or no Unicode"
+    if sum(map(len, texts)) > MAX_TEXT_LENGTH or any(map(SURROGATE.search, texts)):
+        message = (
+            f"the texts among its arguments and results are longer than {MAX_TEXT_LENGTH} characters, or no Unicode"
+        )
         raise MetadataTypeError(message)
     return wire
 
 
 def count(nodes: Sequence[Any]) -> int:
     """The number of nodes in these."""
-    return sum(1 + (count(node[3]) if node[0] in KINDS else 0) for node in nodes)
+    return sum(1 + (count(node[3]) if node[0] in CONTAINER_KINDS else 0) for node in nodes)
 
 
 def encode_node(node: Node, path: str, depth: int) -> tuple[Any, ...]:
@@ -139,14 +141,14 @@ def encode_node(node: Node, path: str, depth: int) -> tuple[Any, ...]:
     if isinstance(node, ArgumentSlot):
         return tuple(node)
     if isinstance(node, Fixed):
-        if type(node.value) not in PLAIN or (type(node.value) is int and node.value.bit_length() > 63):
+        if type(node.value) not in FIXED_TYPES or (type(node.value) is int and node.value.bit_length() > 63):
             kind = node.value.kind if isinstance(node.value, Other) else type(node.value).__name__
             raise MetadataTypeError(f"{path} is a {kind}, which has no meaning in other programs")
         return (FIXED, node.value, None)
-    if depth == DEEPEST:
-        raise MetadataTypeError(f"{path} is nested more than {DEEPEST} levels deep")
+    if depth == MAX_DEPTH:
+        raise MetadataTypeError(f"{path} is nested more than {MAX_DEPTH} levels deep")
     for name in node.names:
-        if type(name) not in KEYS:
+        if type(name) not in KEY_TYPES:
             raise MetadataTypeError(f"{path} has the key {shown(name)}: a text or a number can travel")
     paths = [f"{path}.{name}" for name in node.names or range(len(node.members))]
     members = tuple(encode_node(member, at, depth + 1) for member, at in zip(node.members, paths, strict=True))
@@ -161,7 +163,7 @@ def decode(wire: Any, program: Program) -> CallingConvention:
     try:
         found = Decoder(program).convention(wire)
     except (ValueError, TypeError, LookupError) as error:
-        raise ProtocolError(f"a calling convention is damaged: {str(error)[:SHOWN]}") from None
+        raise ProtocolError(f"a calling convention is damaged: {str(error)[:MAX_ERROR_LENGTH]}") from None
     return found
 
 
@@ -179,7 +181,7 @@ class Decoder:
 
     def convention(self, wire: Any) -> CallingConvention:
         """The whole convention."""
-        if sum(len(value) for value in leaves(wire) if type(value) is str) > LONGEST:
+        if sum(len(value) for value in leaves(wire) if type(value) is str) > MAX_TEXT_LENGTH:
             raise ValueError("its texts are too long")
         name, *arguments, result = wire
         first, firsts, second, seconds = arguments
@@ -198,14 +200,14 @@ class Decoder:
 
     def _node(self, wire: Any, depth: int) -> Node:
         self._nodes += 1
-        if self._nodes > NODES or depth > DEEPEST:
+        if self._nodes > MAX_NODES or depth > MAX_DEPTH:
             raise ValueError("it is too large, or too deep")
         what = text(wire[0])
         if what in SLOTS:
             return self._slot(*wire)
         if what == FIXED:
             _, value, _ = wire
-            if type(value) not in PLAIN:
+            if type(value) not in FIXED_TYPES:
                 raise TypeError(f"{shown(value)} cannot be fixed")
             return Fixed(value)
         return self._nested(*wire, depth=depth)
@@ -219,17 +221,21 @@ class Decoder:
         return ArgumentSlot(what, index, value)
 
     def _nested(self, kind: str, label: Any, names: Any, members: Any, *, depth: int) -> Nested:
-        if kind not in KINDS:
+        if kind not in CONTAINER_KINDS:
             raise ValueError(f"unknown container {shown(kind)}")
         keys = tuple(names)
         if (kind == "slice" and len(members) != 3) or (keys and len(keys) != len(members)):
             raise ValueError(f"a {kind} of {len(members)} members")
         if kind == GLOBAL and prod(parsed(text(label))[0]) != len(members):
             raise ValueError(f"{shown(label)} has another number of parts")
-        if kind in LABELLED and not (is_identifier(label) and all(may_be_member(kind, key) for key in keys)):
+        if kind in LABELLED_KINDS and not (is_identifier(label) and all(may_be_member(kind, key) for key in keys)):
             raise ValueError(f"{shown(label)} has members without names")
-        if kind in LABELLED or kind == "dict":
-            if len(keys) != len(members) or not all(type(key) in KEYS for key in keys) or len(set(keys)) < len(keys):
+        if kind in LABELLED_KINDS or kind == "dict":
+            if (
+                len(keys) != len(members)
+                or not all(type(key) in KEY_TYPES for key in keys)
+                or len(set(keys)) < len(keys)
+            ):
                 raise ValueError(f"the members of a {kind} have no names of their own")
         elif keys:
             raise ValueError(f"the members of a {kind} have no names")

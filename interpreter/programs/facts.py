@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..schema.opdef import find
 from ..types.meta import SCALAR_TYPES, OperandMeta
 from .numbers import CONSTANT, DRAW, SEED
-from .program import MOVE, NO_OPS, Program, Step
+from .program import MOVE, NON_OP_STEPS, Program, Step
 
 
 def made_by(step: Step) -> range:
@@ -23,7 +23,7 @@ def metas_of(program: Program, step: Step) -> tuple[OperandMeta | None, ...]:
 
 def is_total(program: Program, step: Step) -> bool:
     """Return whether the step has no effect, and raises for no values of its operands."""
-    if step.op in NO_OPS:
+    if step.op in NON_OP_STEPS:
         return step.op == MOVE
     return find(step.op).never_raises(metas_of(program, step), dict(step.attributes))
 
@@ -55,7 +55,7 @@ def roots_of(program: Program) -> list[int]:
     """Value -> its root, the first value in whose memory it may lie: for a view the root of its source."""
     roots = list(range(len(program.metas)))
     for step in program.steps:
-        is_view = step.op == MOVE or (step.op not in NO_OPS and find(step.op).view is not None)  # or may be one
+        is_view = step.op == MOVE or (step.op not in NON_OP_STEPS and find(step.op).view is not None)  # or may be one
         if step.into is None and not is_view:  # as for most steps
             continue
         for value, target in zip(made_by(step), step.targets, strict=True):

@@ -22,14 +22,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ..types.meta import Shape
 from .facts import is_total, made_by, newest_values, roots_of
-from .program import NO_OPS, Program, Step
+from .program import NON_OP_STEPS, Program, Step
 from .rows import RowShape, common, goes_through, is_thin
 
 LEAST_BYTES: Final = 1 << 20  # bytes that a fusion reads and writes: fewer stay in the cache from step to step anyway
-MANY: Final = 16  # tensors of a fusion: if that many would be too small together, no fusion is searched
-STEPS: Final = 64  # of a fusion, at the most
-SLICE: Final = 512  # steps that are examined at once, at most some 20 ms
-REACH: Final = 64  # positions that a step may wait for the next one of its fusion
+MAX_TENSORS: Final = 16  # tensors of a fusion: if that many would be too small together, no fusion is searched
+MAX_STEPS: Final = 64  # of a fusion, at the most
+STEPS_PER_SLICE: Final = 512  # steps that are examined at once, at most some 20 ms
+MAX_DISTANCE: Final = 64  # positions that a step may wait for the next one of its fusion
 
 _Key: TypeAlias = tuple[int, RowShape]
 
@@ -71,20 +71,20 @@ def find_fusions(program: Program, least: int = LEAST_BYTES) -> list[Fusion]:
 def finding_fusions(
     program: Program, terms: Sequence[Terms | None] = (), least: int = LEAST_BYTES
 ) -> Iterator[list[Fusion]]:
-    """The same for a long program, with pauses to serve others: yields nothing after each `SLICE` steps, and the
-    fusions at the end. `terms`: for each device slot, None for a device that fuses nothing; without any, each step is
-    taken."""
+    """`find_fusions` for a long program, with pauses to serve others: yields an empty list after each `STEPS_PER_SLICE`
+    steps, and the fusions at the end. `terms`: for each device slot, None for a device that fuses nothing; without any,
+    each step is taken."""
     bounds = [least if each is None or each.least is None else each.least for each in terms] or [
         least
     ] * program.devices
     keys: list[_Key | None] = []
-    for start in range(0, len(program.steps), SLICE):
-        steps = program.steps[start : start + SLICE]
+    for start in range(0, len(program.steps), STEPS_PER_SLICE):
+        steps = program.steps[start : start + STEPS_PER_SLICE]
         keys += [key_of(program, step, bounds[step.device]) if taken(program, step, terms) else None for step in steps]
         yield []
     thin = frozenset(key[1].thin for key in keys if key is not None and key[1].rows < len(key[1].shape))
-    for start in range(0, len(program.steps) if thin else 0, SLICE):
-        for n in range(start, min(start + SLICE, len(keys))):
+    for start in range(0, len(program.steps) if thin else 0, STEPS_PER_SLICE):
+        for n in range(start, min(start + STEPS_PER_SLICE, len(keys))):
             step = program.steps[n]
             if keys[n] is None and taken(program, step, terms):
                 keys[n] = key_of(program, step, bounds[step.device], thin)
@@ -94,7 +94,7 @@ def finding_fusions(
     search = _Search(program)
     for position, (step, key) in enumerate(zip(program.steps, keys, strict=True)):
         search.take(position, step, key)
-        if position % SLICE == SLICE - 1:
+        if position % STEPS_PER_SLICE == STEPS_PER_SLICE - 1:
             yield []
     search.close(list(search.open))
     uses = _Uses(program)
@@ -105,8 +105,8 @@ def finding_fusions(
 
 def taken(program: Program, step: Step, terms: Sequence[Terms | None]) -> bool:
     """Return whether the device of a step fuses it."""
-    if not terms or step.op in NO_OPS:
-        return step.op not in NO_OPS
+    if not terms or step.op in NON_OP_STEPS:
+        return step.op not in NON_OP_STEPS
     of_device = terms[step.device]
     return of_device is not None and of_device.takes(program, step)
 
@@ -121,7 +121,7 @@ def key_of(program: Program, step: Step, least: int, thin: frozenset[Shape] = fr
         return None
     tensor, rows = found
     form = RowShape(tensor.shape, rows)
-    if MANY * tensor.nbytes < least and not (form.shape in thin and is_thin(program, step, form.shape)):
+    if MAX_TENSORS * tensor.nbytes < least and not (form.shape in thin and is_thin(program, step, form.shape)):
         return None
     values = [value for value in (*step.operands, *(step.into or ())) if value >= 0]
     return (step.device, form) if all(program.homes[value] == step.device for value in values) else None
@@ -165,7 +165,7 @@ class _Open:
         """Return whether it is small enough, nothing else lies in memory that it writes, and its steps have one
         form."""
         apart = all(len(self.variables[root]) == 1 for root in self.written)
-        return len(self.steps) <= STEPS and apart and (len(self.forms) == 1 or common(self.forms) is not None)
+        return len(self.steps) <= MAX_STEPS and apart and (len(self.forms) == 1 or common(self.forms) is not None)
 
     def takes(self, step: Step, other: _Open) -> bool:
         """Return whether the step, of which `other` consists, may join."""
@@ -187,7 +187,7 @@ class _Search:
 
     def take(self, position: int, step: Step, key: _Key | None) -> None:
         """Handle the next step: it joins fusions with common values, or closes those whose values it touches."""
-        self.close([fusion for fusion in self.open if fusion.steps[-1] < position - REACH])
+        self.close([fusion for fusion in self.open if fusion.steps[-1] < position - MAX_DISTANCE])
         touched = self.touched(step)
         alone = None if key is None else self.of_one(position, step, key)
         if alone is None or not alone.is_sound():

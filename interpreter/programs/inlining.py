@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .builder import Builder
-from .program import BY_CLIENT, NO_DEVICE, Program, Step
+from .program import CLIENT_STEPS, NO_DEVICE, Program, Step
 
 # The location of an inlined step, from its former one.
 Locate = Callable[[Any], Any]
@@ -35,7 +35,7 @@ def add_step(builder: Builder, step: Step, slots: SlotMap, locate: Locate) -> ra
 
 def attributes_in(step: Step, slots: SlotMap) -> Any:
     """A step's attributes, with the slots of the outer program."""
-    if step.op not in BY_CLIENT:
+    if step.op not in CLIENT_STEPS:
         return step.attributes
     found = dict(step.attributes)
     for name, its in (("chain", slots.chains), ("callback", slots.callbacks)):

@@ -23,9 +23,9 @@ DRAW: Final = "draw"  # the number of one of the run's random calls, each counte
 LEAVES: Final = frozenset((PARAMETER, CONSTANT, SEED, DRAW))
 # In the blocks of control flow everything else is computed outside. A draw there is the number of a part of the
 # construct's random call, a new one each time that the block runs.
-IN_BLOCKS: Final = frozenset((PARAMETER, CONSTANT, DRAW))
+BLOCK_LEAVES: Final = frozenset((PARAMETER, CONSTANT, DRAW))
 
-BITS: Final = 4096  # of an intermediate integer: a few multiplications could make one of any size
+MAX_BITS: Final = 4096  # of an intermediate integer: a few multiplications could make one of any size
 SAMPLES: Final = {"bool": (True,), "int": (2, -2), "float": (0.5, -0.5), "complex": (1j,)}  # of each type
 
 
@@ -36,14 +36,19 @@ def invert(value: Any) -> Any:
 
 def power(base: Any, exponent: Any) -> Any:
     """`base ** exponent`; MetadataOverflowError instead of a very large integer."""
-    if type(base) is int and isinstance(exponent, int) and abs(base) > 1 and exponent * base.bit_length() > 2 * BITS:
+    if (
+        type(base) is int
+        and isinstance(exponent, int)
+        and abs(base) > 1
+        and exponent * base.bit_length() > 2 * MAX_BITS
+    ):
         raise too_long("pow")
     return base**exponent
 
 
 def too_long(op: str) -> MetadataOverflowError:
     """The error of an integer that is too long."""
-    return MetadataOverflowError(f"{op} among numbers: the integer has more than {BITS} bits", op=op)
+    return MetadataOverflowError(f"{op} among numbers: the integer has more than {MAX_BITS} bits", op=op)
 
 
 ARITHMETIC: Final[dict[str, tuple[int, Callable[..., Any]]]] = {
@@ -93,7 +98,7 @@ def evaluate(
     """The value of each number. `parameters`, `draws`: one value for each number of that kind, in order.
 
     MetadataTypeError if a value is missing or has another type; MetadataOverflowError for an intermediate integer of
-    more than `BITS` bits. Arithmetic raises what Python raises.
+    more than `MAX_BITS` bits. Arithmetic raises what Python raises.
     """
     given, drawn = iter(parameters), iter(draws)
     values: list[Any] = []
@@ -109,7 +114,7 @@ def evaluate(
             value = next(drawn, None)
         else:
             value = ARITHMETIC[op][1](*[values[slot] for slot in number.operands])
-            if type(value) is int and value.bit_length() > BITS:
+            if type(value) is int and value.bit_length() > MAX_BITS:
                 raise too_long(op)
         if type(value) is not SCALAR_TYPES[number.kind]:
             raise MetadataTypeError(

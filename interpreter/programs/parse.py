@@ -14,13 +14,13 @@ from ..wire.forms import shown
 from .builder import Builder
 from .numbers import CONSTANT, PARAMETER
 from .program import COLLECTIVES, CONSTRUCTS, EFFECT, HOST_CALL, MOVE, PRINT, Program
-from .text import HEADER, OWN_DEFAULTS, VERSION, meta_text, printable
+from .text import HEADER, NON_OP_DEFAULTS, VERSION, meta_text, printable
 from .tokens import CONSTANTS, TokenLine
 
-SIZE: Final = 1 << 24  # characters of a text
-LINES: Final = 1 << 18
-LINE: Final = 1 << 21  # characters of a line; the longest print is shorter
-SHOWN: Final = 160  # characters of a line in an error
+MAX_PROGRAM_LENGTH: Final = 1 << 24  # characters of a text
+MAX_LINES: Final = 1 << 18
+MAX_LINE_LENGTH: Final = 1 << 21  # characters of a line; the longest print is shorter
+LINE_LENGTH_SHOWN: Final = 160  # characters of a line in an error
 BEGINNING: Final = f"the text of a program begins with '{HEADER} {VERSION}'"
 
 
@@ -28,8 +28,8 @@ def parse(text: str) -> Program:
     """The program that a text describes (docs/programs.md). Raises as `Program.parse` says."""
     if type(text) is not str:
         raise MetadataTypeError(f"the text of a program is a str, not {type(text).__name__}")
-    if len(text) > SIZE or text.count("\n") >= LINES:
-        raise QuotaError(f"the text of a program has at most {SIZE} characters and {LINES} lines")
+    if len(text) > MAX_PROGRAM_LENGTH or text.count("\n") >= MAX_LINES:
+        raise QuotaError(f"the text of a program has at most {MAX_PROGRAM_LENGTH} characters and {MAX_LINES} lines")
     reader = ProgramParser()
     for number, line in enumerate(text.split("\n"), 1):
         reader.numbered_line = (number, line)
@@ -37,7 +37,7 @@ def parse(text: str) -> Program:
             reader.read(line.removesuffix("\r"))
         except TensordError as error:
             at, wrong = reader.numbered_line
-            message = f"line {at}: {error.message}\n    {printable(wrong[:SHOWN])}"
+            message = f"line {at}: {error.message}\n    {printable(wrong[:LINE_LENGTH_SHOWN])}"
             raise type(error)(message, op=error.op) from None
     return reader.finish()
 
@@ -50,7 +50,7 @@ class OpenConstruct:
         self.said = said
         self.op = line.advance()
         self.operands = line.several(line.operand) if line.kind in ("value", "slot") else []
-        self.attributes = {**OWN_DEFAULTS.get(self.op, {}), **line.attributes()}
+        self.attributes = {**NON_OP_DEFAULTS.get(self.op, {}), **line.attributes()}
         self.into = tuple(line.several(line.value)) if line.accept("into") else None
         self.location = line.finish()
         self.blocks: list[Program] = []
@@ -84,8 +84,8 @@ class ProgramParser:
 
     def read(self, text: str) -> None:
         """Read a line, perhaps empty or a comment."""
-        if len(text) > LINE:
-            raise QuotaError(f"a line has at most {LINE} characters")
+        if len(text) > MAX_LINE_LENGTH:
+            raise QuotaError(f"a line has at most {MAX_LINE_LENGTH} characters")
         if not text.isprintable():
             odd = next(letter for letter in text if not letter.isprintable())
             raise ProtocolError(f"the line holds {odd!r}, which is not printable; strings have escapes")
@@ -199,7 +199,7 @@ class ProgramParser:
     def _collective(self, line: TokenLine) -> None:
         kind = line.text
         line.advance()
-        values, names = line.values(), tuple(sorted(OWN_DEFAULTS[kind]))
+        values, names = line.values(), tuple(sorted(NON_OP_DEFAULTS[kind]))
         *given, location = rest_of(line, kind, *names)
         self._builder.collective(kind, values, dict(zip(names, given, strict=True)), location)
 
@@ -282,7 +282,7 @@ def is_constant(line: TokenLine) -> bool:
 
 def rest_of(line: TokenLine, op: str, *names: str) -> list[Any]:
     """The attributes of a step that is no op, by these names and with its defaults; and its location."""
-    given = {**OWN_DEFAULTS[op], **line.attributes()}
+    given = {**NON_OP_DEFAULTS[op], **line.attributes()}
     location = line.finish()
     if given.keys() != set(names):
         raise ProtocolError(f"{op} has the attributes {' and '.join(names)}")

@@ -43,13 +43,13 @@ REPEAT: Final = "repeat_loop"
 CONSTRUCTS: Final = frozenset((COND, CASE, WHILE, REPEAT))
 # Collectives on values with different homes, where their results are, too. A broadcast consists of moves.
 COLLECTIVES: Final = frozenset(map(str, CollectiveKind)) - {str(CollectiveKind.BROADCAST)}
-BY_CLIENT: Final = frozenset((PRINT, EFFECT, HOST_CALL))  # work of the client, which a run reports to it
-NO_OPS: Final = CONSTRUCTS | COLLECTIVES | BY_CLIENT | {MOVE}
+CLIENT_STEPS: Final = frozenset((PRINT, EFFECT, HOST_CALL))  # work of the client, which a run reports to it
+NON_OP_STEPS: Final = CONSTRUCTS | COLLECTIVES | CLIENT_STEPS | {MOVE}
 
 NO_DEVICE: Final = -1  # of steps whose results have several homes, or none
-CHARACTERS: Final = 256  # of texts of prints, and of names, that count as a step
+CHARACTERS_PER_STEP: Final = 256  # of texts of prints, and of names, that count as a step
 SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a pair, which UTF-8 cannot encode
-OTHERS: Final = 16  # numbers, parameters and captured tensors that count as a step
+RECORDS_PER_STEP: Final = 16  # numbers, parameters and captured tensors that count as a step
 
 
 class Source(NamedTuple):
@@ -187,7 +187,7 @@ class Program:
     @cached_property
     def effects(self) -> tuple[int, ...]:
         """The number of the client's steps before each step, including those in blocks; finally the total."""
-        counts = (step.op in BY_CLIENT or sum(block.effects[-1] for block in step.blocks) for step in self.steps)
+        counts = (step.op in CLIENT_STEPS or sum(block.effects[-1] for block in step.blocks) for step in self.steps)
         return tuple(accumulate(counts, initial=0))
 
     @cached_property
@@ -283,7 +283,7 @@ def effects_of(program: Program, depth: int = 0) -> Iterator[tuple[Step, int]]:
     """The steps that print, or call a function of the client's, with those of blocks at the position of their
     construct; and the depth of each in blocks."""
     for step in program.steps:
-        if step.op in BY_CLIENT:
+        if step.op in CLIENT_STEPS:
             yield step, depth
         for block in step.blocks:
             yield from effects_of(block, depth + 1)
@@ -303,7 +303,7 @@ def sizes_of(program: Program) -> tuple[int, int, int]:
 def weight_of(steps: int, others: int, characters: int) -> int:
     """The weight of a program in a quota of steps: its steps, long texts in them, and its other records, which are much
     smaller."""
-    return steps + others // OTHERS + characters // CHARACTERS
+    return steps + others // RECORDS_PER_STEP + characters // CHARACTERS_PER_STEP
 
 
 def plain_complex(value: Any) -> Any:

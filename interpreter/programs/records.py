@@ -22,15 +22,15 @@ from ..errors import MetadataError, ProtocolError, TensordError
 from ..schema.infer import InferCache
 from ..wire.forms import depth_exceeds, shown
 from ..wire.metas import decode_meta
-from .builder import STEPS, Builder
+from .builder import MAX_STEPS, Builder
 from .program import COLLECTIVES, CONSTRUCTS, EFFECT, HOST_CALL, MOVE, NO_DEVICE, PRINT, Program, Step, records_of
 
 SEQUENCES = (tuple, list)
-DEEPEST = 8  # levels of an attribute
-LONGEST = 200  # characters of an error
-LOCATIONS = (str, int, type(None))
+MAX_ATTRIBUTE_DEPTH = 8  # levels of an attribute
+MAX_ERROR_LENGTH = 200  # characters of an error
+LOCATION_TYPES = (str, int, type(None))
 # The attributes of steps that are no ops: all of them, since these have no defaults.
-ATTRIBUTES: dict[str, tuple[str, ...]] = {
+ATTRIBUTE_NAMES: dict[str, tuple[str, ...]] = {
     MOVE: (),
     PRINT: ("chain", "parts", "sep"),
     EFFECT: ("callback", "chain"),
@@ -48,7 +48,7 @@ def wire_records(program: Program, number: Callable[[Any], Any] = lambda text: t
 class RecordsReader:
     """Makes a program of its untrusted records, one by one."""
 
-    def __init__(self, infer: InferCache | None = None, limit: int = STEPS) -> None:
+    def __init__(self, infer: InferCache | None = None, limit: int = MAX_STEPS) -> None:
         self._builders = [Builder(infer, limit)]  # of the program, of a block in it, of a block in that, and so on
         self._blocks: list[list[Program]] = [[]]  # for each of them the blocks of the next step
 
@@ -73,7 +73,7 @@ class RecordsReader:
         except TensordError:
             raise
         except Exception as error:  # an op may raise anything on unexpected fields
-            message = str(error)[:LONGEST]
+            message = str(error)[:MAX_ERROR_LENGTH]
             raise ProtocolError(f"the record {shown(record[0])} of a program is damaged: {message}") from None
 
     def _add(self, what: str, fields: Sequence[Any]) -> Program | None:
@@ -123,13 +123,13 @@ def step_in(op: str, fields: Sequence[Any]) -> Step:
     operands, attributes, device, into, location = fields
     check_rest(attributes, location)
     given = dict(attributes)
-    if op in ATTRIBUTES:
+    if op in ATTRIBUTE_NAMES:
         if (
             into is not None
-            or sorted(given) != [*ATTRIBUTES[op]]
+            or sorted(given) != [*ATTRIBUTE_NAMES[op]]
             or (op not in (MOVE, HOST_CALL) and device != NO_DEVICE)
         ):
-            raise ProtocolError(f"{op} has the attributes {list(ATTRIBUTES[op])}, and writes nothing")
+            raise ProtocolError(f"{op} has the attributes {list(ATTRIBUTE_NAMES[op])}, and writes nothing")
         if op == PRINT:
             given["parts"] = sequence(given["parts"])
     targets = None if into is None else sequence(into)
@@ -150,9 +150,9 @@ def add_construct(
 
 def check_rest(attributes: Any, location: Any) -> None:
     """ProtocolError or TypeError unless these look like the attributes and the location of a step."""
-    if depth_exceeds(attributes, DEEPEST):
-        raise ProtocolError(f"attributes nested more than {DEEPEST} levels deep")
-    if type(location) not in LOCATIONS:
+    if depth_exceeds(attributes, MAX_ATTRIBUTE_DEPTH):
+        raise ProtocolError(f"attributes nested more than {MAX_ATTRIBUTE_DEPTH} levels deep")
+    if type(location) not in LOCATION_TYPES:
         raise TypeError(f"{shown(location)} is not a location")
 
 

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 from ..schema.opdef import Attributes, OpDef, find
 from ..types.meta import Meta, OperandMeta, Shape
 from .facts import metas_of
-from .program import NO_OPS, Program, Step
+from .program import NON_OP_STEPS, Program, Step
 
-LONGEST: Final = 1 << 16  # elements of a row; a piece has at least two rows, and should fit the cache
+MAX_ROW_LENGTH: Final = 1 << 16  # elements of a row; a piece has at least two rows, and should fit the cache
 
 
 class RowShape(NamedTuple):
@@ -58,13 +58,13 @@ def reduced_by_rows(
     if op.rows is None or not isinstance(meta, Meta):
         return None
     rows = op.rows((meta,), attributes)
-    fits = 1 < math.prod(meta.shape[rows:]) <= LONGEST and math.prod(meta.shape[:rows]) > 1
+    fits = 1 < math.prod(meta.shape[rows:]) <= MAX_ROW_LENGTH and math.prod(meta.shape[:rows]) > 1
     return (meta, rows) if 0 < rows < len(meta.shape) and fits else None
 
 
 def why_unfused(program: Program, step: Step) -> str:
     """The reason, in words, why a reduction cannot be part of a fusion; empty for other steps, and if it can."""
-    op = None if step.op in NO_OPS else find(step.op)
+    op = None if step.op in NON_OP_STEPS else find(step.op)
     meta = program.metas[step.operands[0]] if op is not None and op.rows is not None else None
     if op is None or op.rows is None or meta is None or goes_through(program, step) is not None:
         return ""

@@ -24,11 +24,11 @@ from .program import COLLECTIVES, EFFECT, NO_DEVICE, PRINT, WHILE, Program, Sour
 
 VERSION: Final = 1
 HEADER: Final = "tensord program"
-COLUMN: Final = 64  # the column of locations, unless the step is longer
+LOCATION_COLUMN: Final = 64  # the column of locations, unless the step is longer
 INDENT: Final = "    "  # of the lines of a block
-LONGEST: Final = Limits().text  # characters of a location
-BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")  # a name that needs no quotes
-NAN: Final = 0x7FF8000000000000  # the bits of the usual one
+MAX_LOCATION_LENGTH: Final = Limits().text  # characters of a location
+BARE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")  # a name that needs no quotes
+USUAL_NAN_BITS: Final = 0x7FF8000000000000  # the bits of the usual one
 ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 
 
@@ -43,7 +43,7 @@ def lines_of(program: Program) -> Iterator[str]:
     yield from block_lines(program)
 
 
-def block_lines(program: Program, column: int = COLUMN) -> Iterator[str]:
+def block_lines(program: Program, column: int = LOCATION_COLUMN) -> Iterator[str]:
     """The lines of a program, or a block, without the first one. Locations begin at the column."""
     for slot, number in enumerate(program.numbers):
         yield number_line(slot, number)
@@ -83,7 +83,7 @@ def source_line(what: str, value: int, source: Source) -> str:
     return f"{what} %{value}{name_text(source.name)}: {meta_text(source.meta)} on d{source.device}"
 
 
-def step_line(step: Step, column: int = COLUMN) -> str:
+def step_line(step: Step, column: int = LOCATION_COLUMN) -> str:
     """The line of a step, with its location if that is a text."""
     results = ", ".join(f"%{value}: {meta_text(meta)}" for value, meta in enumerate(step.results, step.first))
     parts = [
@@ -97,7 +97,7 @@ def step_line(step: Step, column: int = COLUMN) -> str:
     line = " ".join(filter(None, parts))
     if type(step.location) is not str or not step.location:
         return line
-    return f"{line.ljust(column - 2)}  # {printable(step.location[:LONGEST])[:LONGEST]}"
+    return f"{line.ljust(column - 2)}  # {printable(step.location[:MAX_LOCATION_LENGTH])[:MAX_LOCATION_LENGTH]}"
 
 
 def shown_operands(step: Step) -> Iterator[str]:
@@ -128,8 +128,8 @@ def shown_attributes(step: Step) -> Iterator[tuple[str, Any]]:
 @cache
 def defaults(op: str) -> dict[str, str]:
     """The normal forms of an op's defaults, as `repr` shows them, which distinguishes 1, 1.0 and True."""
-    if op in OWN_DEFAULTS:
-        return {name: repr(value) for name, value in OWN_DEFAULTS[op].items()}
+    if op in NON_OP_DEFAULTS:
+        return {name: repr(value) for name, value in NON_OP_DEFAULTS[op].items()}
     if op not in REGISTRY:
         return {}
     known = [attribute for attribute in REGISTRY[op].attributes if attribute.default is not REQUIRED]
@@ -137,7 +137,7 @@ def defaults(op: str) -> dict[str, str]:
 
 
 # Of the steps that are no ops; `parse` restores them.
-OWN_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
+NON_OP_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     PRINT: {"sep": " ", "chain": 0},
     EFFECT: {"chain": 0},
     WHILE: {MAX_ITERATIONS: None},
@@ -157,7 +157,7 @@ def name_text(name: str) -> str:
     """A name, with a space in front; quoted unless it is an identifier."""
     if not name:
         return ""
-    return f" {name if BARE.fullmatch(name) else quoted(name)}"
+    return f" {name if BARE_NAME.fullmatch(name) else quoted(name)}"
 
 
 def meta_text(meta: Meta | None) -> str:
@@ -202,7 +202,7 @@ def float_text(value: float) -> str:
     if value == value:  # noqa: PLR0124 - a NaN is not
         return repr(value)
     (bits,) = struct.unpack("<Q", struct.pack("<d", value))
-    return "nan" if bits == NAN else f'nan("{bits:016x}")'
+    return "nan" if bits == USUAL_NAN_BITS else f'nan("{bits:016x}")'
 
 
 def quoted(text: str) -> str:

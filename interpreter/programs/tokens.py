@@ -1,7 +1,7 @@
 """One line of a program's text as tokens, and readers of values, metas and attributes.
 
 A line is read token by token, by one regular expression that never backtracks; nothing is read ahead, and nothing nests
-deeper than `DEEPEST`. So time and memory are linear in an untrusted text.
+deeper than `MAX_ATTRIBUTE_DEPTH`. So time and memory are linear in an untrusted text.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ..errors import MetadataError, MetadataTypeError, ProtocolError, QuotaError
 from ..schema.op_table import similar
 from ..types.meta import DTYPES, Meta
 from ..wire.forms import shown
-from .records import DEEPEST
+from .records import MAX_ATTRIBUTE_DEPTH
 
 T = TypeVar("T")
-LONGEST: Final = 1 << 16  # elements of a list
-FEW: Final = 64  # attributes, or results, of a step; dimensions of a meta
-DIGITS: Final = 64  # characters of a number; tensord writes 24 at most
+MAX_LIST_LENGTH: Final = 1 << 16  # elements of a list
+MAX_SHORT_LIST_LENGTH: Final = 64  # attributes, or results, of a step; dimensions of a meta
+MAX_NUMBER_LENGTH: Final = 64  # characters of a number; tensord writes 24 at most
 TOKEN: Final = re.compile(
     r" *+(?:"
     r"(?P<value>%[0-9]++)|"
@@ -35,7 +35,7 @@ TOKEN: Final = re.compile(
     r"(?P<end>\Z))"
 )
 ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
-PLAIN: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
+SIMPLE_ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 CONSTANTS: Final = {"None": None, "True": True, "False": False, "inf": math.inf}
 
 
@@ -96,7 +96,7 @@ class TokenLine:
             self.complain("the end of the line")
         return None
 
-    def several(self, read: Callable[[], T], limit: int = LONGEST) -> list[T]:
+    def several(self, read: Callable[[], T], limit: int = MAX_LIST_LENGTH) -> list[T]:
         """One or more, with commas between them."""
         found = [read()]
         while self.accept(","):
@@ -141,7 +141,7 @@ class TokenLine:
 
     def results(self) -> list[tuple[int, Meta | None]]:
         """The results of a step with their metas, perhaps none."""
-        return self.several(self.result, FEW) if self.kind == "value" else []
+        return self.several(self.result, MAX_SHORT_LIST_LENGTH) if self.kind == "value" else []
 
     def result(self) -> tuple[int, Meta | None]:
         """`%3: float32[2]`."""
@@ -165,7 +165,7 @@ class TokenLine:
             hint = similar(dtype, DTYPES) or f"; use one of {', '.join(DTYPES)}"
             raise MetadataTypeError(f"unknown dtype {shown(dtype)}{hint}")
         self.need("[")
-        shape = [] if self.at("]") else self.several(self.integer, FEW)
+        shape = [] if self.at("]") else self.several(self.integer, MAX_SHORT_LIST_LENGTH)
         self.need("]")
         try:
             return Meta.of(tuple(shape), dtype)
@@ -179,7 +179,7 @@ class TokenLine:
         found: dict[str, Any] = {}
         if not self.accept("{"):
             return found
-        for name, value in self.several(self.pair, FEW):
+        for name, value in self.several(self.pair, MAX_SHORT_LIST_LENGTH):
             if name in found:
                 raise ProtocolError(f"the attribute {shown(name)} is there twice")
             found[name] = value
@@ -192,7 +192,7 @@ class TokenLine:
         self.need(":")
         return name, self.attribute()
 
-    def attribute(self, levels: int = DEEPEST) -> Any:
+    def attribute(self, levels: int = MAX_ATTRIBUTE_DEPTH) -> Any:
         """The value of an attribute or a constant."""
         if self.accept("["):
             return self.elements(levels - 1)
@@ -207,7 +207,7 @@ class TokenLine:
     def elements(self, levels: int) -> tuple[Any, ...]:
         """The rest of `[1, -1]`."""
         if levels < 0:
-            raise ProtocolError(f"attributes are nested at most {DEEPEST} levels deep")
+            raise ProtocolError(f"attributes are nested at most {MAX_ATTRIBUTE_DEPTH} levels deep")
         found = [] if self.at("]") else self.several(lambda: self.attribute(levels))
         self.need("]")
         return tuple(found)
@@ -227,7 +227,7 @@ class TokenLine:
     def integer(self) -> int:
         """An integer."""
         token = self.take("int", "an integer")
-        if len(token) > DIGITS:
+        if len(token) > MAX_NUMBER_LENGTH:
             raise MetadataError(f"the integer {shown(token)} has more than 64 bits")
         return int(token)
 
@@ -274,8 +274,8 @@ def small(token: str) -> int:
 
 def real_of(token: str) -> float:
     """A float; MetadataError for one that is too large for any but infinity."""
-    if len(token) > DIGITS:
-        raise MetadataError(f"the float {shown(token)} has more than {DIGITS} characters")
+    if len(token) > MAX_NUMBER_LENGTH:
+        raise MetadataError(f"the float {shown(token)} has more than {MAX_NUMBER_LENGTH} characters")
     found = float(token)
     if math.isinf(found) and not token.endswith("inf"):
         raise MetadataError(f"the float {shown(token)} is too large; infinity is inf")
@@ -295,9 +295,9 @@ def letter_of(found: re.Match[str]) -> str:
     """The character of an escape."""
     plain = found[4]
     if plain is not None:
-        if plain not in PLAIN:
+        if plain not in SIMPLE_ESCAPES:
             raise ProtocolError(f"unknown escape \\{plain} in a string")
-        return PLAIN[plain]
+        return SIMPLE_ESCAPES[plain]
     code = int(found[1] or found[2] or found[3], 16)
     if code > 0x10FFFF or 0xD800 <= code < 0xE000:
         raise ProtocolError(f"unknown character {found[0]}")

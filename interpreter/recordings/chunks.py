@@ -16,10 +16,10 @@ from ..errors import ProtocolError
 
 FORMAT: Final = "tensord-recording"
 VERSION: Final = 1
-LONGEST: Final = 1 << 22  # bytes of an entry
-HOLDS: Final = "This file holds data: values that were uploaded and fetched while it was recorded."
-MARK: Final = b'{"format": "' + FORMAT.encode() + b'"'
-_HEAD_LINE: Final = 1 << 16
+MAX_ENTRY_BYTES: Final = 1 << 22  # bytes of an entry
+DATA_WARNING: Final = "This file holds data: values that were uploaded and fetched while it was recorded."
+MAGIC: Final = b'{"format": "' + FORMAT.encode() + b'"'
+_MAX_HEAD_LINE: Final = 1 << 16
 _CHUNK: Final = struct.Struct("<II")
 HEADER: Final = _CHUNK.size
 
@@ -32,7 +32,7 @@ class Chunk(NamedTuple):
 
 
 def head_line(about: Mapping[str, Any]) -> bytes:
-    return json.dumps({"format": FORMAT, "version": VERSION, "holds": HOLDS, **about}).encode() + b"\n"
+    return json.dumps({"format": FORMAT, "version": VERSION, "holds": DATA_WARNING, **about}).encode() + b"\n"
 
 
 def pack(entry: bytes) -> bytes:
@@ -42,7 +42,7 @@ def pack(entry: bytes) -> bytes:
 
 def read_head(file: IO[bytes]) -> dict[str, Any]:
     """The first line. ProtocolError unless the file is a recording of this version."""
-    line = file.readline(_HEAD_LINE)
+    line = file.readline(_MAX_HEAD_LINE)
     try:
         head = json.loads(line) if line.startswith(b"{") and line.endswith(b"\n") else None
     except (ValueError, RecursionError):
@@ -67,7 +67,7 @@ def next_chunk(file: IO[bytes], size: int) -> Chunk | None:
     length = _CHUNK.unpack(header)[0] if len(header) == HEADER else 0
     if len(header) < HEADER or offset + HEADER + length > size:
         raise ProtocolError(f"the file ends in the middle of the entry at byte {offset}: it was cut short")
-    if not 0 < length <= LONGEST:
+    if not 0 < length <= MAX_ENTRY_BYTES:
         raise ProtocolError(f"the entry at byte {offset} has a length of {length} bytes: the file is damaged")
     return Chunk(offset, length)
 

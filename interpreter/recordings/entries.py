@@ -13,12 +13,12 @@ from typing import Any, Final, TypeAlias
 from ..errors import ProtocolError
 from ..wire.codec import decode
 from ..wire.fields import SEQUENCES, is_flag, is_id, is_natural, is_naturals, is_sequence, is_shape, is_text
-from .chunks import LONGEST
+from .chunks import MAX_ENTRY_BYTES
 
 Check: TypeAlias = Callable[[Any], bool]
 
 PIECE_BYTES: Final = 1 << 18  # of a value in one entry
-ELEMENTS: Final = 1 << 20  # of an array in an entry
+MAX_ELEMENTS: Final = 1 << 20  # of an array in an entry
 
 
 class EntryKind(IntEnum):
@@ -66,7 +66,7 @@ FIELDS: Final[dict[int, tuple[Check, ...]]] = {
 
 def decode_entry(body: bytes) -> tuple[Any, ...]:
     """The entry in these bytes; ProtocolError for anything else."""
-    entry = decode(body, LONGEST, ELEMENTS)
+    entry = decode(body, MAX_ENTRY_BYTES, MAX_ELEMENTS)
     checks = FIELDS.get(entry[0])
     if checks is None:
         raise ProtocolError(f"there are no entries of kind {entry[0]}")

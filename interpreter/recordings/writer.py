@@ -11,7 +11,7 @@ from typing import IO, Any, Final, Self
 from ..errors import ProtocolError
 from ..whole_file import named
 from ..wire.codec import Encoder
-from .chunks import LONGEST, head_line, pack
+from .chunks import MAX_ENTRY_BYTES, head_line, pack
 from .entries import FINISH, LOST, NOTE, PIECE, PIECE_BYTES, TRACE
 
 _PRIVATE: Final = 0o600  # it holds data
@@ -32,7 +32,7 @@ class Writer:
 
     def add(self, entry: bytes) -> int:
         """Append an entry; returns the offset of its chunk."""
-        if len(entry) > LONGEST:
+        if len(entry) > MAX_ENTRY_BYTES:
             raise ProtocolError(f"an entry of {len(entry)} bytes")
         offset = self.nbytes
         self._write(pack(entry))

@@ -22,7 +22,7 @@ from .opdef import Layout
 Entry: TypeAlias = int | str | tuple[Any, ...] | None
 Index: TypeAlias = tuple[Entry, ...]
 
-_ALL: Entry = ("slice", None, None, None)
+_FULL_SLICE: Entry = ("slice", None, None, None)
 INT64 = range(-(2**63), 2**63)
 MAX_ENTRIES = 2 * MAX_NDIM  # as in NumPy: an index of all axes, and as many new axes
 
@@ -180,8 +180,8 @@ def _spelled_out(index: Index, ndim: int) -> Iterator[Entry]:
     missing = ndim - named
     for entry in index:
         if entry == "...":
-            yield from (_ALL,) * missing
+            yield from (_FULL_SLICE,) * missing
             missing = 0
         else:
             yield entry
-    yield from (_ALL,) * missing
+    yield from (_FULL_SLICE,) * missing

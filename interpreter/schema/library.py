@@ -16,7 +16,7 @@ from typing import Any, Final
 from ..types.device_names import kind_of
 
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
-HOST: Final = "numpy"  # the array module of devices whose kernels may run on the driving thread
+HOST_MODULE: Final = "numpy"  # the array module of devices whose kernels may run on the driving thread
 
 
 class Library:
@@ -49,18 +49,18 @@ class Library:
     @property
     def name(self) -> str:
         """The module on the host."""
-        return self.modules[HOST]
+        return self.modules[HOST_MODULE]
 
     def of(self, xp: Any) -> Any:
         """The library's module for arrays of that array module. ImportError if it is missing."""
         found = import_module(self.modules[xp.__name__])
-        self.imported = self.imported or xp.__name__ == HOST
+        self.imported = self.imported or xp.__name__ == HOST_MODULE
         return found
 
     def lacking(self, xp: Any, ops: Collection[str]) -> frozenset[str]:
         """The ops whose function is missing in this process."""
         path = self.modules.get(getattr(xp, "__name__", ""))
-        if path is not None and xp.__name__ == HOST:
+        if path is not None and xp.__name__ == HOST_MODULE:
             return frozenset() if find_spec(path.partition(".")[0]) else frozenset(ops)
         if path is None:
             return frozenset(ops)

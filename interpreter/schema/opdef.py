@@ -29,7 +29,7 @@ import numpy as np
 from ..errors import MetadataError, MetadataTypeError, metadata_error
 from ..layouts.rules import Rule
 from ..types.kinds import ANY, DTypes
-from ..types.meta import LARGEST, Meta, Metas, OperandMeta
+from ..types.meta import MAX_SIZE, Meta, Metas, OperandMeta
 from ..wire.forms import shown
 from .bound_kernels import apart, apart_if_shared, unless_empty, with_attributes
 from .library import Library
@@ -79,18 +79,18 @@ Rows: TypeAlias = Callable[[Metas, Attributes], int]
 Compose: TypeAlias = Callable[[Callable[..., list[Any]], Arrays, Attributes], list[Any]]
 
 Fields = ParamSpec("Fields")  # of an op's definition
-MACHINE = "the machine's process"  # the process that errors name, as far as the machine knows
+MACHINE_PROCESS = "the machine's process"  # the process that errors name, as far as the machine knows
 VARIADIC = -1
-DECIDED = "a shape depends on data"
+DATA_DEPENDENT_SHAPE = "a shape depends on data"
 # Temporaries of at most this many bytes need no declaration, and no machine counts them: NumPy casts in buffers of 8192
 # elements for each operand.
-UNNOTICED = 1 << 19
+UNCOUNTED_BYTES = 1 << 19
 # The cost of an element relative to other dtypes: vector units do not support these dtypes, and each float16 that
 # overflows or underflows costs some 100 ns.
 _COSTLY = {np.dtype(np.float16): 16, np.dtype(np.complex64): 8, np.dtype(np.complex128): 8}
 REQUIRED: Any = object()
 # Functions of array modules that read values on the host, and the reason that a report gives.
-_LOOKING = {
+_HOST_READERS = {
     "linalg.": "its solver waits for the device",
     "histogram": "its bins are counted on the host",
     "bincount": "its repetitions are counted on the host",
@@ -129,7 +129,7 @@ class OpDef:
         empty, so it must not loop over axes, which may have any size.
     :param clamps: If the device reports such data late, the kernel continues with other data (see `ops.positions`), so
         it never reads values. Or a function that says for which operands this holds.
-    :param scratch: The memory of the kernel's temporaries, if that may be more than `UNNOTICED` bytes.
+    :param scratch: The memory of the kernel's temporaries, if that may be more than `UNCOUNTED_BYTES` bytes.
     :param direct: Makes a function that does the same as the kernel with fewer Python calls, for some operands on the
         host: most ops are small, and a Python call takes as long as a hundred elements.
     :param scalars: The check of Python int operands, unless they must fit the promoted dtype.
@@ -188,8 +188,8 @@ class OpDef:
     def looks(self) -> str:
         """Why the kernel reads values on the host, in words; empty if it does not."""
         if self.dynamic:
-            return DECIDED
-        found = (text for start, text in _LOOKING.items() if any(path.startswith(start) for path in self.needs))
+            return DATA_DEPENDENT_SHAPE
+        found = (text for start, text in _HOST_READERS.items() if any(path.startswith(start) for path in self.needs))
         return next(found, "it checks its data before it continues" if self.judges else "")
 
     def reports_late(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
@@ -266,7 +266,7 @@ class OpDef:
         aliased: bool = False,
         least: int = 0,
     ) -> int:
-        """The bytes that one call uses besides its operands and results; 0 if they are at most `UNNOTICED`.
+        """The bytes that one call uses besides its operands and results; 0 if they are at most `UNCOUNTED_BYTES`.
 
         `aliased`: as in `bind`. `least`: the device's lower bound.
         """
@@ -274,7 +274,7 @@ class OpDef:
         found = max(found, least)
         if aliased and not (self.elementwise or self.partial):  # `apart`
             found += sum(m.nbytes for m in outputs if m is not None)
-        return found if found > UNNOTICED else 0
+        return found if found > UNCOUNTED_BYTES else 0
 
     def serves(self, kind: str) -> bool:
         """Whether the definition has a kernel for devices of that kind."""
@@ -287,7 +287,7 @@ class OpDef:
         attributes: Attributes,
         *,
         aliased: bool = False,
-        room: int = LARGEST,
+        room: int = MAX_SIZE,
         kind: str = "cpu",
     ) -> BoundKernel:
         """The kernel for one array module, kind of device, number of inputs and set of attributes.

@@ -15,7 +15,7 @@ from ..errors import MetadataError
 if TYPE_CHECKING:
     from .opdef import Kernel, OpDef
 
-HERE = "__main__"  # the module of a script or a notebook
+MAIN_MODULE = "__main__"  # the module of a script or a notebook
 
 
 class OwnOp:
@@ -85,7 +85,7 @@ def check_there(op: str, own: OwnOp, there: Mapping[str, tuple[str, str]]) -> No
 
 def advice(own: OwnOp) -> str:
     """Advice for a daemon that lacks an op of that module."""
-    if own.module == HERE:
+    if own.module == MAIN_MODULE:
         return "put its definition into a package, and install the package where the daemon runs (docs/own_ops.md)"
     package = own.module.partition(".")[0]
     return f'install {package} where the daemon runs, and name it in its configuration: plugins = ["{package}"]'

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from .opdef import UNNOTICED, BoundKernel
+from .opdef import UNCOUNTED_BYTES, BoundKernel
 
-PIECE = 1 << 11  # the most elements of a piece
+MAX_PIECE = 1 << 11  # the most elements of a piece
 
 
 def length_of_pieces(scratch: int, elements: int) -> int:
-    """The number of elements of a piece whose temporaries stay below `UNNOTICED`, if those of `elements` elements
+    """The number of elements of a piece whose temporaries stay below `UNCOUNTED_BYTES`, if those of `elements` elements
     take `scratch` bytes."""
-    fitting = UNNOTICED * elements // max(scratch, 1)
-    return min(PIECE, 1 << max(fitting.bit_length() - 1, 0))
+    fitting = UNCOUNTED_BYTES * elements // max(scratch, 1)
+    return min(MAX_PIECE, 1 << max(fitting.bit_length() - 1, 0))
 
 
-def in_pieces(kernel: BoundKernel, length: int = PIECE) -> BoundKernel:
+def in_pieces(kernel: BoundKernel, length: int = MAX_PIECE) -> BoundKernel:
     """The kernel, called on one piece of its NumPy operands and its one result after another.
 
     The result may be the memory of an operand of the same shape: each piece is read before it is written.

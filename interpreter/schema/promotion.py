@@ -22,7 +22,7 @@ DType: TypeAlias = np.dtype[np.generic]
 _WEAK: dict[ScalarType, Any] = {bool: np.dtype(np.bool_), int: 0, float: 0.0, complex: 0j}
 # NumPy's letters for the kinds that promote together, and for the kinds that a scalar mixes with.
 _FAMILY = {"b": "b", "i": "iu", "u": "iu", "f": "fc", "c": "fc"}
-_WITH: dict[ScalarType, str] = {bool: "b", int: "iufc", float: "fc", complex: "fc"}
+_SCALAR_FAMILY: dict[ScalarType, str] = {bool: "b", int: "iufc", float: "fc", complex: "fc"}
 # msgpack has no other integers.
 WIRE_INTEGERS = range(-(2**63), 2**64)
 
@@ -64,7 +64,7 @@ def check_mixing(operands: Metas) -> None:
                 f"{first.name} and {dtype.name} are dtypes of different kinds, which do not mix: use astype"
             )
     for m in operands:
-        if not isinstance(m, Meta) and first.kind not in _WITH[m]:
+        if not isinstance(m, Meta) and first.kind not in _SCALAR_FAMILY[m]:
             raise TypeError(f"a Python {m.__name__} does not mix with {first.name}: use astype on the tensor")
     if first.kind in "iu" and np.result_type(*dtypes).kind == "f":
         raise TypeError(f"{' and '.join(dict.fromkeys(d.name for d in dtypes))} have no common integer dtype")

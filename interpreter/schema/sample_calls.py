@@ -5,9 +5,9 @@ with more keys:
 
     {op = "sum", dtypes = ["float32"], shapes = [[64, 1024]], attributes = {axis = 1}, device = "cuda:0"}
 
-The operands are found by trial: the dtypes are those of the op's definition, and the shapes are the first of `USUAL`
-that its infer function accepts. The values are identity matrices, or ones: they have an inverse, are sorted, and are
-valid positions. Which kernel of an elementwise op is compiled depends on the dtypes, and on whether an operand is a
+The operands are found by trial: the dtypes are those of the op's definition, and the shapes are the first of
+`USUAL_SHAPES` that its infer function accepts. The values are identity matrices, or ones: they have an inverse, are
+sorted, and are valid positions. The kernel of an elementwise op depends on the dtypes, and on whether an operand is a
 Python number, but not on the shapes; so a call with a number is made, too. Other kernels may depend on the shapes.
 """
 
@@ -31,7 +31,7 @@ from .opdef import REGISTRY, REQUIRED, OpDef
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 # Shapes of operands; the last one holds for all further operands.
-USUAL: Final[tuple[Shapes, ...]] = (
+USUAL_SHAPES: Final[tuple[Shapes, ...]] = (
     ((8, 8),),
     ((8,),),
     ((2, 8, 8),),
@@ -44,11 +44,11 @@ USUAL: Final[tuple[Shapes, ...]] = (
     ((3,),),
     ((),),
 )
-NUMBER: Final = 2  # the value of an operand that must be a Python number
-NUMBERS: Final = (2, 2.5)  # the values of a Python number beside a tensor
+NUMBER_OPERAND: Final = 2  # the value of an operand that must be a Python number
+SECOND_NUMBERS: Final = (2, 2.5)  # the values of a Python number beside a tensor
 # The shapes for ops whose kernels do not accept all shapes that their infer functions accept.
-ITS_OWN: Final[Mapping[str, tuple[Shapes, ...]]] = {"lstsq_residuals": (((8, 8), (8, 8), (8, 8), ()),)}
-KEYS: Final = ("op", "dtypes", "shapes", "attributes", "device")  # the keys of a wish that is a table
+SHAPES_OF_OPS: Final[Mapping[str, tuple[Shapes, ...]]] = {"lstsq_residuals": (((8, 8), (8, 8), (8, 8), ()),)}
+WISH_KEYS: Final = ("op", "dtypes", "shapes", "attributes", "device")  # the keys of a wish that is a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ def wish_of(entry: object) -> Wish:
         op, _, names = entry.partition(":")
         return checked(Wish(op.strip(), tuple(name.strip() for name in names.split(",") if name.strip())))
     if not isinstance(entry, Mapping) or not isinstance(entry.get("op"), str):
-        raise MetadataError(f'must be "op", "op:dtype,dtype", or a table with op and {", ".join(KEYS[1:])}')
-    if unknown := sorted(map(str, entry.keys() - set(KEYS))):
-        raise MetadataError(f"has no key {unknown[0]!r} (known: {', '.join(KEYS)})")
+        raise MetadataError(f'must be "op", "op:dtype,dtype", or a table with op and {", ".join(WISH_KEYS[1:])}')
+    if unknown := sorted(map(str, entry.keys() - set(WISH_KEYS))):
+        raise MetadataError(f"has no key {unknown[0]!r} (known: {', '.join(WISH_KEYS)})")
     attributes, device = entry.get("attributes", {}), entry.get("device", "")
     if not isinstance(attributes, Mapping) or not isinstance(device, str):
         raise MetadataError("attributes must be a table, and the device a name")
@@ -186,7 +186,7 @@ def accepted_at(op: OpDef, position: int) -> DTypes:
 def calls_with(op: OpDef, dtype: str, wish: Wish) -> Iterator[SampleCall]:
     """Valid calls of an op with that dtype. MetadataError if there are none."""
     refused: list[TensordError] = []
-    for shapes in (wish.shapes,) if wish.shapes else ITS_OWN.get(op.name, USUAL):
+    for shapes in (wish.shapes,) if wish.shapes else SHAPES_OF_OPS.get(op.name, USUAL_SHAPES):
         sample = SampleCall(op.name, operands_of(op, dtype, shapes), wish.attributes)
         try:
             check(op, sample)
@@ -203,7 +203,7 @@ def with_numbers(op: OpDef, sample: SampleCall) -> Iterator[SampleCall]:
     """The call with a Python number as the second operand, if the op is elementwise and takes one."""
     if not op.elementwise or len(sample.operands) != 2 or not isinstance(sample.operands[1], Meta):
         return
-    for number in NUMBERS:
+    for number in SECOND_NUMBERS:
         other = sample._replace(operands=(sample.operands[0], number))
         try:
             check(op, other)
@@ -218,7 +218,7 @@ def operands_of(op: OpDef, dtype: str, shapes: Shapes) -> tuple[Any, ...]:
     for position in range(op.least_operands()):
         accepted = accepted_at(op, position)
         if not accepted:
-            found.append(NUMBER)
+            found.append(NUMBER_OPERAND)
             continue
         chosen = dtype if dtype in accepted else next(name for name in ("int64", *DTYPES) if name in accepted)
         found.append(Meta.of(shapes[min(position, len(shapes) - 1)], DTYPES[chosen]))

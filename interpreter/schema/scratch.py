@@ -2,7 +2,7 @@
 composed of them.
 
 The figures were measured with NumPy (tests/interpreter/ops/test_scratch.py), with packed and with strided operands.
-They are upper bounds of the peak, accurate to an eighth plus `UNNOTICED` bytes.
+They are upper bounds of the peak, accurate to an eighth plus `UNCOUNTED_BYTES` bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .opdef import Attributes, OutputMetas, Scratch
 from .promotion import DType
 
 # Bytes per element of the dtypes in which kernels compute with integers and booleans.
-_WORKING = {"b": 8, "i": 8, "u": 8}
+_WORKING_BYTES = {"b": 8, "i": 8, "u": 8}
 
 
 def scratch(*, operands: float = 0, results: float = 0, working: float = 0, elements: float = 0) -> Scratch:
@@ -45,7 +45,7 @@ def in_working(meta: OperandMeta | None) -> int:
 
 def working_size(dtype: DType) -> int:
     """The bytes of an element in the dtype in which kernels compute: 8 for integers, 4 for float16."""
-    return _WORKING.get(dtype.kind, max(dtype.itemsize, 4))
+    return _WORKING_BYTES.get(dtype.kind, max(dtype.itemsize, 4))
 
 
 def in_double(meta: OperandMeta | None) -> int:

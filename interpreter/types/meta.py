@@ -45,9 +45,9 @@ DTYPES: dict[str, np.dtype[np.generic]] = {
 }
 # NumPy builds a dtype's name anew each time, in Python.
 DTYPE_NAMES: dict[np.dtype[np.generic], str] = {dtype: name for name, dtype in DTYPES.items()}
-NEWEST = 256  # metas that live on without users
+NEWEST_METAS = 256  # metas that live on without users
 MAX_NDIM = 64  # NumPy's limit
-LARGEST = 2**63 - 1  # bytes; as in NumPy, empty dimensions count as size 1
+MAX_SIZE = 2**63 - 1  # bytes; as in NumPy, empty dimensions count as size 1
 SCALAR_TYPES: dict[str, ScalarType] = {"bool": bool, "int": int, "float": float, "complex": complex}
 
 
@@ -96,7 +96,7 @@ class Meta:
             clean = tuple(int(n) for n in shape)
             if any(n < 0 for n in clean):
                 raise ValueError(f"shape {shape} has a negative dimension")
-            if math.prod(max(n, 1) for n in clean) * resolved.itemsize > LARGEST:
+            if math.prod(max(n, 1) for n in clean) * resolved.itemsize > MAX_SIZE:
                 raise ValueError(f"shape {shape} is too large for any memory")
             with _interning[0]:  # links make metas on threads of their own
                 meta = _interned.setdefault((clean, resolved), Meta(clean, resolved))
@@ -114,7 +114,7 @@ OperandMeta: TypeAlias = Meta | ScalarType
 Metas: TypeAlias = tuple[OperandMeta, ...]
 
 _interned: WeakValueDictionary[tuple[Shape, np.dtype[np.generic]], Meta] = WeakValueDictionary()
-_newest: deque[Meta] = deque(maxlen=NEWEST)
+_newest: deque[Meta] = deque(maxlen=NEWEST_METAS)
 # One lock, in a list, since a forked child replaces it. Re-entrant: a finaliser or a signal handler may interrupt.
 _interning: list[threading.RLock] = [threading.RLock()]
 

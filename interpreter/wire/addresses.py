@@ -19,9 +19,9 @@ from typing import Final
 
 from ..errors import MetadataError
 
-VARIABLE: Final = "TENSORD_ADDRESS"
+ADDRESS_VARIABLE: Final = "TENSORD_ADDRESS"
 PATH_LIMIT: Final = 107  # sun_path has 108 bytes, one of them the final NUL
-ANY: Final = "*"
+ANY_HOST: Final = "*"
 
 _TCP: Final = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s/]+):(\d{1,5})")
 _FORMS: Final = '"ipc:///an/absolute/path" or "tcp://HOST:PORT"'
@@ -68,7 +68,7 @@ def parse(address: str) -> Address:
 def for_client(address: str) -> Address:
     """`parse` for an address to connect to, which has to name one host and one port."""
     found = parse(address)
-    if found.kind == "tcp" and (found.host in (ANY, "0.0.0.0", "::") or not found.port):  # noqa: S104 - refused here
+    if found.kind == "tcp" and (found.host in (ANY_HOST, "0.0.0.0", "::") or not found.port):  # noqa: S104 - refused here
         raise MetadataError(f"{address!r} is an address to listen on: to connect, name the daemon's host and port")
     return found
 
@@ -110,7 +110,7 @@ def resolve(host: str) -> IPv4Address | IPv6Address | None:
 
     The listener has to bind to the resolved address, not to the name, which may resolve to an unchecked one.
     """
-    if host == ANY:
+    if host == ANY_HOST:
         return None
     with suppress(ValueError):
         return ip_address(host)
@@ -154,7 +154,7 @@ def lock_path(address: str) -> Path:
     parsed = parse(address)
     if parsed.kind == "ipc":
         return Path(f"{parsed.path}.lock")
-    host = re.sub(r"[^\w.*]", "-", str(resolve(parsed.host) or ANY))
+    host = re.sub(r"[^\w.*]", "-", str(resolve(parsed.host) or ANY_HOST))
     return runtime_directory() / f"tcp-{host}-{parsed.port}.lock"
 
 
@@ -192,7 +192,7 @@ def find_daemon() -> str | None:
 
     A socket in a directory that others may write to could be any user's, and is ignored.
     """
-    named = os.environ.get(VARIABLE)
+    named = os.environ.get(ADDRESS_VARIABLE)
     if named:
         return named
     address = default_address()

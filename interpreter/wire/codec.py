@@ -13,9 +13,9 @@ import msgpack
 
 from ..errors import MetadataError, ProtocolError
 
-COMPLEX = 1  # the ext type of a complex scalar: two little-endian doubles
+COMPLEX_EXT_TYPE = 1  # the ext type of a complex scalar: two little-endian doubles
 _PAIR = struct.Struct("<dd")
-_LONGEST = 1 << 16  # elements of one array or map
+_MAX_ELEMENTS = 1 << 16  # elements of one array or map
 
 
 class Encoder:
@@ -34,7 +34,7 @@ class Encoder:
         return packed
 
 
-def decode(frame: Any, limit: int, longest: int = _LONGEST) -> tuple[Any, ...]:
+def decode(frame: Any, limit: int, longest: int = _MAX_ELEMENTS) -> tuple[Any, ...]:
     """The header in a frame of at most `limit` bytes; ProtocolError for anything else."""
     size = len(frame)
     if size > limit:
@@ -57,11 +57,11 @@ def decode(frame: Any, limit: int, longest: int = _LONGEST) -> tuple[Any, ...]:
 
 def _extend(value: Any) -> msgpack.ExtType:
     if type(value) is complex:
-        return msgpack.ExtType(COMPLEX, _PAIR.pack(value.real, value.imag))
+        return msgpack.ExtType(COMPLEX_EXT_TYPE, _PAIR.pack(value.real, value.imag))
     raise TypeError(f"{type(value).__name__} is not a type of the protocol")
 
 
 def _contract(code: int, data: bytes) -> complex:
-    if code != COMPLEX or len(data) != _PAIR.size:
+    if code != COMPLEX_EXT_TYPE or len(data) != _PAIR.size:
         raise ValueError(f"ext type {code} of {len(data)} bytes")
     return complex(*_PAIR.unpack(data))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 UNLIMITED: Final = 1 << 20  # descriptors, if the system sets no limit
-_OURS: Final = Path("/proc/self/fd")
+_OWN_DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
 def descriptor_limit() -> int:
@@ -26,7 +26,9 @@ def descriptor_limit() -> int:
 
 def descriptors_open() -> int:
     """The number of descriptors that this process has open."""
-    return _OURS.stat().st_size or sum(1 for _ in _OURS.iterdir()) - 1  # listing them, before Linux 6.2, opens one more
+    return (
+        _OWN_DESCRIPTORS.stat().st_size or sum(1 for _ in _OWN_DESCRIPTORS.iterdir()) - 1
+    )  # listing them, before Linux 6.2, opens one more
 
 
 def raise_descriptor_limit() -> None:

@@ -15,18 +15,18 @@ import numpy as np
 
 from ..types.meta import MAX_NDIM
 from .gpu_payload import GpuPayload
-from .locations import DEPTH, LINES, NAME, SPANS
+from .locations import LINE_LIMIT, MAX_SPAN_DEPTH, MAX_SPAN_NAME_LENGTH, SPAN_LIMIT
 
 Check: TypeAlias = Callable[[Any], bool]
 
-LARGEST = 2**63 - 1
+MAX_INT64 = 2**63 - 1
 SEQUENCES = frozenset({tuple, list})
 NESTED = frozenset({tuple, list, dict})
 OPERANDS = frozenset({bool, int, float, complex})
 INTEGER = frozenset({int})
 TEXT = frozenset({str})
 HINTS = ("pin", "unpin", "evict", "prefetch")
-TRANSFER = 16  # bytes of the name of a transfer between nodes
+TRANSFER_NAME_BYTES = 16  # bytes of the name of a transfer between nodes
 HOST = "host"  # in place of a prefetch's device: the host, where a fetch reads the value
 
 
@@ -85,22 +85,22 @@ is_array = of_type(np.ndarray, GpuPayload)
 
 def is_natural(value: Any) -> bool:
     """A count, a request or a location: not negative."""
-    return type(value) is int and 0 <= value <= LARGEST
+    return type(value) is int and 0 <= value <= MAX_INT64
 
 
 def is_line(value: Any) -> bool:
     """A number that fits the low bits of a location."""
-    return type(value) is int and 0 <= value < LINES
+    return type(value) is int and 0 <= value < LINE_LIMIT
 
 
 def is_span(value: Any) -> bool:
     """A number that fits the bits of a location above the line."""
-    return type(value) is int and 0 < value < SPANS
+    return type(value) is int and 0 < value < SPAN_LIMIT
 
 
 def is_id(value: Any) -> bool:
     """The id of a tensor or of a chain."""
-    return type(value) is int and 0 < value <= LARGEST
+    return type(value) is int and 0 < value <= MAX_INT64
 
 
 def is_bits(value: Any) -> bool:
@@ -113,7 +113,7 @@ def is_ids(value: Any) -> bool:
     if type(value) not in SEQUENCES:
         return False
     for id_ in value:  # noqa: SIM110 - calls of `is_id` would cost more than all else
-        if type(id_) is not int or not 0 < id_ <= LARGEST:
+        if type(id_) is not int or not 0 < id_ <= MAX_INT64:
             return False
     return True
 
@@ -150,7 +150,7 @@ def is_shape(value: Any) -> bool:
     """The sizes of at most 64 dimensions."""
     if type(value) not in SEQUENCES or len(value) > MAX_NDIM or not INTEGER.issuperset(map(type, value)):
         return False
-    return not value or (min(value) >= 0 and max(value) <= LARGEST)
+    return not value or (min(value) >= 0 and max(value) <= MAX_INT64)
 
 
 def is_texts(value: Any) -> bool:
@@ -160,7 +160,7 @@ def is_texts(value: Any) -> bool:
 
 def is_path(value: Any) -> bool:
     """The names of spans, not too many and none too long."""
-    return is_texts(value) and len(value) <= DEPTH and all(len(name) <= NAME for name in value)
+    return is_texts(value) and len(value) <= MAX_SPAN_DEPTH and all(len(name) <= MAX_SPAN_NAME_LENGTH for name in value)
 
 
 def is_hint(value: Any) -> bool:
@@ -170,17 +170,17 @@ def is_hint(value: Any) -> bool:
 
 def is_name(value: Any) -> bool:
     """A name for people, not too long."""
-    return is_text(value) and len(value) <= NAME
+    return is_text(value) and len(value) <= MAX_SPAN_NAME_LENGTH
 
 
 def is_transfer(value: Any) -> bool:
     """The name of a transfer between nodes."""
-    return type(value) is bytes and len(value) == TRANSFER
+    return type(value) is bytes and len(value) == TRANSFER_NAME_BYTES
 
 
 def is_transfer_or_none(value: Any) -> bool:
     """The name of a transfer between nodes, or no bytes."""
-    return type(value) is bytes and len(value) in {0, TRANSFER}
+    return type(value) is bytes and len(value) in {0, TRANSFER_NAME_BYTES}
 
 
 # -- types of fields ---------------------------------------------------------------------------------------------------

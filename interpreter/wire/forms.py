@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar, get_type_hints
 
 from ..errors import ProtocolError
-from .fields import LARGEST, NESTED, SEQUENCES, Check, Field, Limit
+from .fields import MAX_INT64, NESTED, SEQUENCES, Check, Field, Limit
 from .message_kinds import UNGROUPED, MessageKind
 from .messages import DECLARATIONS, NamedMessage
 
 Named = TypeVar("Named", bound=NamedMessage)
 
-INTEGERS: Final = frozenset({int, MessageKind})  # types of a kind
+KIND_TYPES: Final = frozenset({int, MessageKind})  # types of a kind
 new: Final = tuple.__new__  # makes a named message from the fields of this process's own array, unchecked
 
 
@@ -51,7 +51,7 @@ FIELDS: dict[int, dict[str, Field]] = {int(kind): fields_of(declaration) for kin
 FORMS: dict[int, MessageForm] = {int(kind): form_of(declaration) for kind, declaration in DECLARATIONS.items()}
 
 # The fields of each message that have a limit of their own.
-LIMITED: dict[type[NamedMessage], dict[str, Limit]] = {
+LIMITED_FIELDS: dict[type[NamedMessage], dict[str, Limit]] = {
     declaration: limits
     for declaration in DECLARATIONS.values()
     if (limits := {name: field.limit for name, field in fields_of(declaration).items() if field.limit is not None})
@@ -67,7 +67,7 @@ def decode_message(array: Any) -> Any:
     On the path of every message: most fields are integers, so integers are checked here, without a call.
     """
     sequence = type(array)
-    if (sequence is not tuple and sequence is not list) or not array or type(array[0]) not in INTEGERS:
+    if (sequence is not tuple and sequence is not list) or not array or type(array[0]) not in KIND_TYPES:
         complain(array)
     try:
         length, integers, others, declaration = FORMS[array[0]]
@@ -77,7 +77,7 @@ def decode_message(array: Any) -> Any:
         complain(array)
     for position, least in integers:
         value = array[position]
-        if type(value) is not int or value < least or value > LARGEST:
+        if type(value) is not int or value < least or value > MAX_INT64:
             complain(array)
     for position, check in others:
         if not check(array[position]):
@@ -108,7 +108,7 @@ def complain(array: Any) -> NoReturn:
 
 def has_kind(array: Any) -> bool:
     """Return whether the array begins with the kind of a message."""
-    return type(array) in SEQUENCES and len(array) > 0 and type(array[0]) in INTEGERS and array[0] in FORMS
+    return type(array) in SEQUENCES and len(array) > 0 and type(array[0]) in KIND_TYPES and array[0] in FORMS
 
 
 def name_fields(array: Any, declaration: type[Named]) -> Named | None:

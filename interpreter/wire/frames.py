@@ -22,7 +22,7 @@ VERSION = 2
 INLINE_ARRAY = 1 << 12  # bytes of an array up to which it is sent in the header
 MAPPED_ARRAY = 1 << 16  # bytes of an array from which it goes through shared memory, if both ends can
 
-CAUSE = 1000  # characters of the text of an error's cause
+MAX_CAUSE_LENGTH = 1000  # characters of the text of an error's cause
 
 
 class FrameKind(IntEnum):
@@ -73,7 +73,7 @@ def encode_cause(cause: BaseException | None) -> list[str] | None:
     if cause is None:
         return None
     known = next(kind for kind in type(cause).__mro__ if kind.__module__ == "builtins")
-    return [type(cause).__name__, known.__name__, text_of(cause)[:CAUSE]]
+    return [type(cause).__name__, known.__name__, text_of(cause)[:MAX_CAUSE_LENGTH]]
 
 
 def decode_cause(wire: Any) -> Exception | None:

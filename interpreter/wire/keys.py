@@ -17,8 +17,8 @@ import zmq
 from ..errors import MetadataError
 from ..whole_file import write_whole
 
-PUBLIC: Final = ".key"
-SECRET: Final = ".key_secret"  # noqa: S105 - a file name's suffix
+PUBLIC_SUFFIX: Final = ".key"
+SECRET_SUFFIX: Final = ".key_secret"  # noqa: S105 - a file name's suffix
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _KEY: Final = re.compile(rb"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")  # Z85, RFC 32
@@ -55,7 +55,7 @@ def paths(directory: Path, name: str) -> tuple[Path, Path]:
     """The paths of the public and the secret file of a pair; MetadataError for an invalid name."""
     if not _NAME.fullmatch(name):
         raise MetadataError(f"{name!r} is not a name for a key: letters, digits, '.', '_' and '-', 64 at most")
-    return directory / f"{name}{PUBLIC}", directory / f"{name}{SECRET}"
+    return directory / f"{name}{PUBLIC_SUFFIX}", directory / f"{name}{SECRET_SUFFIX}"
 
 
 def read_public(path: Path) -> bytes:
@@ -67,7 +67,7 @@ def read_secret(path: Path) -> Pair:
     """A pair; MetadataError if the file is not this user's alone or has no secret key."""
     pair = _read(path, secret=True)
     if not pair.secret:
-        raise MetadataError(f"{path} holds no secret key: name the {SECRET} file that `tensord keygen` wrote")
+        raise MetadataError(f"{path} holds no secret key: name the {SECRET_SUFFIX} file that `tensord keygen` wrote")
     if zmq.curve_public(pair.secret) != pair.public:
         raise MetadataError(f"{path}: the public key is not that of the secret one; make a new pair: tensord keygen")
     return pair

@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import Final
 
 LINE_BITS: Final = 17
-LINES: Final = 1 << LINE_BITS  # numbers of lines are below
-SPANS: Final = 1 << 25  # numbers of spans are below: twice as many as the largest trace ring has records
-LINE: Final = LINES - 1  # the bits of the line
-DEPTH: Final = 32  # spans in a path
-NAME: Final = 128  # characters of a span's name
+LINE_LIMIT: Final = 1 << LINE_BITS  # numbers of lines are below
+SPAN_LIMIT: Final = 1 << 25  # numbers of spans are below: twice as many as the largest trace ring has records
+LINE_MASK: Final = LINE_LIMIT - 1  # the bits of the line
+MAX_SPAN_DEPTH: Final = 32  # spans in a path
+MAX_SPAN_NAME_LENGTH: Final = 128  # characters of a span's name
 CALLED_BY: Final = " <- "  # in the text of a line, between a line and its caller
 
 
 def line_of(location: int) -> int:
     """The number of the line."""
-    return location & LINE
+    return location & LINE_MASK
 
 
 def span_of(location: int) -> int:

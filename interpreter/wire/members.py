@@ -16,11 +16,11 @@ from .fields import is_natural
 
 STATES: Final = ("up", "lost", "left")
 UP: Final = STATES[0]
-MOST: Final = 4096  # members of a cluster
-DEVICES: Final = 1024  # of a member
-TEXT: Final = 255  # characters of any text of an entry
-TOKEN: Final = (32, 128)  # characters of the cluster's secret
-PORTS: Final = 0xFFFF
+MAX_MEMBERS: Final = 4096  # members of a cluster
+MAX_DEVICES: Final = 1024  # of a member
+MAX_TEXT_LENGTH: Final = 255  # characters of any text of an entry
+TOKEN_LENGTHS: Final = (32, 128)  # characters of the cluster's secret
+MAX_PORT: Final = 0xFFFF
 
 _HOST_AND_PORTS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 _FINGERPRINT: Final = re.compile(r"(?:[0-9a-f]{64})?")
@@ -41,7 +41,7 @@ class PortRange(NamedTuple):
         found = _HOST_AND_PORTS.fullmatch(text)
         low = int(found[2]) if found else 0
         high = int(found[3] or low) if found else 0
-        if found is None or not low <= high <= PORTS or (not low and high):
+        if found is None or not low <= high <= MAX_PORT or (not low and high):
             raise ValueError('"HOST:PORT" or "HOST:FIRST-LAST", such as "10.0.0.5:7701", or port 0 for any free one')
         return cls(found[1].strip("[]"), low, high)
 
@@ -94,8 +94,8 @@ def member_of(row: object) -> Member:
 
 def table_of(rows: object) -> dict[str, Member]:
     """The members of an untrusted table, by node; ProtocolError if any entry is wrong, or a node occurs twice."""
-    if not isinstance(rows, list | tuple) or len(rows) > MOST:
-        raise ProtocolError(f"members are a list, of {MOST} entries at the most")
+    if not isinstance(rows, list | tuple) or len(rows) > MAX_MEMBERS:
+        raise ProtocolError(f"members are a list, of {MAX_MEMBERS} entries at the most")
     found: dict[str, Member] = {}
     for row in rows:
         member = member_of(row)
@@ -107,18 +107,23 @@ def table_of(rows: object) -> dict[str, Member]:
 
 def is_token(token: object) -> bool:
     """Return whether it is suitable as the secret of a cluster."""
-    return type(token) is str and TOKEN[0] <= len(token) <= TOKEN[1] and token.isascii() and token.isprintable()
+    return (
+        type(token) is str
+        and TOKEN_LENGTHS[0] <= len(token) <= TOKEN_LENGTHS[1]
+        and token.isascii()
+        and token.isprintable()
+    )
 
 
 def _is_address(value: object) -> bool:
     try:
-        return type(value) is str and len(value) <= TEXT and (not value or bool(for_client(value)))
+        return type(value) is str and len(value) <= MAX_TEXT_LENGTH and (not value or bool(for_client(value)))
     except MetadataError:
         return False
 
 
 def _is_host_and_port(value: object) -> bool:
-    if type(value) is not str or len(value) > TEXT:
+    if type(value) is not str or len(value) > MAX_TEXT_LENGTH:
         return False
     try:
         return not value or 0 < PortRange.of(value).low == PortRange.of(value).high
@@ -127,7 +132,7 @@ def _is_host_and_port(value: object) -> bool:
 
 
 def _is_devices(value: object) -> bool:
-    if type(value) not in {list, tuple} or len(value) > DEVICES:  # type: ignore[arg-type]
+    if type(value) not in {list, tuple} or len(value) > MAX_DEVICES:  # type: ignore[arg-type]
         return False
     return all(type(one) is str and _DEVICE.fullmatch(one) for one in value)  # type: ignore[attr-defined]
 
@@ -141,6 +146,6 @@ _CHECKS: Final = {
         "64 digits of a SHA-256, or none",
     ),
     "incarnation": (is_natural, "a natural number"),
-    "devices": (_is_devices, f"a list of at most {DEVICES} names such as node1/cpu:0"),
+    "devices": (_is_devices, f"a list of at most {MAX_DEVICES} names such as node1/cpu:0"),
     "state": (lambda value: type(value) is str and value in STATES, " or ".join(STATES)),
 }

@@ -268,7 +268,7 @@ NamedMessage: TypeAlias = (
 )
 
 DECLARATIONS: dict[MessageKind, type[NamedMessage]] = dict(zip(MessageKind, get_args(NamedMessage), strict=True))
-_PAYLOAD = Upload._fields.index("payload") + 1
+_PAYLOAD_INDEX = Upload._fields.index("payload") + 1
 KINDS: dict[type[NamedMessage], int] = {declaration: int(kind) for kind, declaration in DECLARATIONS.items()}
 
 
@@ -282,11 +282,11 @@ def encode_message(message: NamedMessage) -> list[Any]:
 def with_payload(upload: Message, payload: Any) -> list[Any]:
     """The array of an UPLOAD message with that payload, or None where the payload travels beside it."""
     array = [*upload]
-    array[_PAYLOAD] = payload
+    array[_PAYLOAD_INDEX] = payload
     return array
 
 
-_RELEASED: Final = Call._fields.index("released") + 1  # its position in the array of a CALL
+_RELEASED_INDEX: Final = Call._fields.index("released") + 1  # its position in the array of a CALL
 
 
 def mark_released(call: list[Any], operands: int) -> None:
@@ -296,4 +296,4 @@ def mark_released(call: list[Any], operands: int) -> None:
     it from the array (`vm/admission/inline.py`). A call on the long path through admission is a named message like all
     others. Naming each call first takes 1 of 8.7 us per op in the chain row of `python -m bench`.
     """
-    call[_RELEASED] |= operands
+    call[_RELEASED_INDEX] |= operands

@@ -12,14 +12,14 @@ from typing import Final, TypeVar
 from ..errors import MetadataError, MetadataKeyError
 
 Named = TypeVar("Named")
-LONGEST: Final = 64  # characters
-TOLD: Final = 20  # names in an error
-LOOK: Final = "tensord"  # shown in place of a nil name, of a connection that only asks
+MAX_NAME_LENGTH: Final = 64  # characters
+NAMES_SHOWN: Final = 20  # names in an error
+OBSERVER_NAME: Final = "tensord"  # shown in place of a nil name, of a connection that only asks
 
 
 def clean(name: str) -> str:
     """The name as it is shown, whatever a peer or a file system has made of it: cut, and without control characters."""
-    short = name[:LONGEST]
+    short = name[:MAX_NAME_LENGTH]
     if short.isprintable():
         return short
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in short)
@@ -39,7 +39,7 @@ def check_names(given: Iterable[str]) -> None:
     """MetadataError unless these are valid names for publishing, since they appear in tables, logs and errors."""
     for name in given:
         if not is_printable(name):
-            raise MetadataError(f"a name is printable text, and {name[:LONGEST]!r} is not")
+            raise MetadataError(f"a name is printable text, and {name[:MAX_NAME_LENGTH]!r} is not")
 
 
 def named(wanted: Iterable[str], names: Mapping[str, Named]) -> list[Named]:
@@ -53,13 +53,13 @@ def named(wanted: Iterable[str], names: Mapping[str, Named]) -> list[Named]:
 
 def unpublished(missing: Iterable[str], names: Collection[str]) -> MetadataKeyError:
     """The error for names under which nothing is published. It lists some of the existing `names`."""
-    wanted = ", ".join(repr(name[:LONGEST]) for name in islice(missing, TOLD))
+    wanted = ", ".join(repr(name[:MAX_NAME_LENGTH]) for name in islice(missing, NAMES_SHOWN))
     return MetadataKeyError(f"nothing is published as {wanted} (published: {some_of(names)})")
 
 
 def some_of(names: Collection[str]) -> str:
     """Some of the names, for an error, and the number of the others."""
-    some = nsmallest(TOLD, names)
+    some = nsmallest(NAMES_SHOWN, names)
     more = f" and {len(names) - len(some)} more" if len(names) > len(some) else ""
     return ", ".join(some) + more or "none"
 

@@ -14,8 +14,8 @@ from .forms import FIELDS, has_kind, name_fields
 from .message_kinds import ATOMIC
 from .messages import Atomic, Message, Signature
 
-TENSORS = frozenset({Role.USED, Role.NEW, Role.WRITTEN})
-OUTPUTS = frozenset({Role.NEW, Role.WRITTEN})
+TENSOR_ROLES = frozenset({Role.USED, Role.NEW, Role.WRITTEN})
+OUTPUT_ROLES = frozenset({Role.NEW, Role.WRITTEN})
 
 # Kind -> the position and the declaration of each field that has a role.
 ROLES: dict[int, tuple[tuple[int, Field], ...]] = {
@@ -24,12 +24,12 @@ ROLES: dict[int, tuple[tuple[int, Field], ...]] = {
 }
 
 # Kind -> the positions of the fields that hold ids of tensors.
-POSITIONS: dict[int, tuple[int, ...]] = {
-    kind: tuple(position for position, field in fields if field.role in TENSORS) for kind, fields in ROLES.items()
+ID_POSITIONS: dict[int, tuple[int, ...]] = {
+    kind: tuple(position for position, field in fields if field.role in TENSOR_ROLES) for kind, fields in ROLES.items()
 }
 
 
-def ids_of(array: Message, roles: Collection[Role] = TENSORS) -> list[int]:
+def ids_of(array: Message, roles: Collection[Role] = TENSOR_ROLES) -> list[int]:
     """The ids of tensors in a message, including those in the messages of a group.
 
     All integers among the inputs of a CALL count as ids: only the signature says which of them are scalars.
@@ -41,7 +41,7 @@ def own_ids(array: Message) -> list[int]:
     """`ids_of` for a message that this process made, which is valid and not checked. 0 may be among the ids."""
     if array[0] == ATOMIC:
         return [id_ for inner in array[1] for id_ in own_ids(inner)]
-    positions = POSITIONS[array[0]]
+    positions = ID_POSITIONS[array[0]]
     if len(positions) == 1 and type(array[positions[0]]) is int:
         return [array[positions[0]]]
     found: list[int] = []
@@ -56,7 +56,7 @@ def outputs_of(array: Any) -> list[int]:
 
     Empty if the message asks for an answer, which tells the sender.
     """
-    return [] if asks(array) else ids_of(array, OUTPUTS)
+    return [] if asks(array) else ids_of(array, OUTPUT_ROLES)
 
 
 def signatures_of(array: Any) -> list[Signature]:

@@ -43,9 +43,9 @@ SHARED_FROM = 1 << 18  # bytes from which a block is worth a memory file of its 
 F_SEAL_FUTURE_WRITE = 0x0010  # Linux 5.1; not in `fcntl`
 _MFD_NOEXEC_SEAL = 0x0008  # Linux 6.3; some systems require it
 _MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000
-_NOWHERE = ctypes.c_void_p(-1).value
+_MAP_FAILED = ctypes.c_void_p(-1).value
 
-_SHARE = 4  # the part of all descriptors that segments may have by default; the user has the rest
+_DESCRIPTOR_SHARE = 4  # the part of all descriptors that segments may have by default; the user has the rest
 
 _next_number = itertools.count(1)
 _descriptors: dict[int, None] = {}  # of segments; adding, removing and counting are atomic
@@ -64,7 +64,7 @@ def open_descriptors() -> int:
 
 def descriptors_left() -> int:
     """The number of further descriptors that segments may keep open in this process; negative if there are too many."""
-    budget = _budgets[-1] if _budgets else descriptor_limit() // _SHARE
+    budget = _budgets[-1] if _budgets else descriptor_limit() // _DESCRIPTOR_SHARE
     return budget - len(_descriptors)
 
 
@@ -272,7 +272,7 @@ def _libc() -> Any:
 def _map_at(address: int, nbytes: int, prot: int, flags: int, fd: int) -> int:
     """mmap(2). If it fails because of the file, the old mapping at the address is left as it was."""
     mapped = _libc().mmap(address, nbytes, prot, flags, fd, 0)
-    if mapped == _NOWHERE:
+    if mapped == _MAP_FAILED:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return int(mapped)

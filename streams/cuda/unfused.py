@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from ...interpreter.programs.facts import metas_of
 from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.program import Program, Step
-from ...interpreter.schema.opdef import UNNOTICED, BoundKernel, find
+from ...interpreter.schema.opdef import UNCOUNTED_BYTES, BoundKernel, find
 from ...interpreter.types.meta import Meta
 from ..device import KernelCall
 from ..host.fused_layout import FusedLayout
@@ -46,7 +46,7 @@ class Unfused:
     @property
     def scratch(self) -> int:
         """The bytes that a call needs besides its arguments."""
-        between = self._offsets[-1] if self._offsets[-1] > UNNOTICED else 0
+        between = self._offsets[-1] if self._offsets[-1] > UNCOUNTED_BYTES else 0
         return between + self._most
 
     def _kernel_of(self, program: Program, step: Step) -> BoundKernel:

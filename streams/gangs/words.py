@@ -22,7 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from ...interpreter.collectives.over_nodes import WORDS, transfer_of
+from ...interpreter.collectives.over_nodes import VALUES_PER_LAUNCH, transfer_of
 from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta
 from ..library import ID
@@ -49,7 +49,7 @@ class Word(IntEnum):
 
     def transfer(self, first: bytes, follower: int) -> bytes:
         """The name of the word's transfer between the leader and the follower of that number."""
-        return transfer_of(first, WORDS * follower + self)
+        return transfer_of(first, VALUES_PER_LAUNCH * follower + self)
 
 
 class SaidWord:

@@ -29,7 +29,7 @@ from ...interpreter.programs.facts import metas_of
 from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.program import Program, Step
 from ...interpreter.programs.rows import RowShape
-from ...interpreter.schema.opdef import UNNOTICED, find
+from ...interpreter.schema.opdef import UNCOUNTED_BYTES, find
 from ...interpreter.types.meta import Shape
 from .fused_layout import FusedExtent, FusedLayout, extent_of
 
@@ -217,7 +217,7 @@ def length_of_pieces(program: Program, fusion: Fusion, width: int) -> int:
     for step in (program.steps[position] for position in fusion.steps):
         taken = temporaries_of(program, step)
         if taken:
-            length = min(length, UNNOTICED * math.prod(fusion.shape) // taken)
+            length = min(length, UNCOUNTED_BYTES * math.prod(fusion.shape) // taken)
     return max(length // GRAIN, 1) * GRAIN
 
 
@@ -230,7 +230,7 @@ def temporaries_of(program: Program, step: Step) -> int:
 
 def noticed(nbytes: int) -> int:
     """The bytes of temporaries that count; 0 if they are few."""
-    return nbytes if nbytes > UNNOTICED else 0
+    return nbytes if nbytes > UNCOUNTED_BYTES else 0
 
 
 def outermost(shape: Shape) -> int:

@@ -18,7 +18,7 @@ import tensord as td
 from tensord.client.files.savings import UNFINISHED
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.reader import CheckpointReader
-from tensord.interpreter.checkpoints.record import INNER
+from tensord.interpreter.checkpoints.record import INNER_SEPARATOR
 from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.durability.taking import CheckpointRequest
 
@@ -893,7 +893,7 @@ def test_a_routine_of_which_a_tensor_failed_stays_what_it_was(make_session, tmp_
     v += 1
     w += 1
     report = s.checkpoint(tmp_path / "there").wait(WAIT)
-    assert report["failed"].keys() == {"f", f"f{INNER}(captured 0)", f"f{INNER}(captured 1)"}
+    assert report["failed"].keys() == {"f", f"f{INNER_SEPARATOR}(captured 0)", f"f{INNER_SEPARATOR}(captured 1)"}
     s.restore(tmp_path / "there")
     assert s.lookup("f")(two).tolist() == [3]
 

@@ -21,7 +21,7 @@ from tensord.client.requests.answers import Answers
 from tensord.client.tensor.tensor import Tensor
 from tensord.client.transport.replies import Reply
 from tensord.interpreter.checkpoints.reader import CheckpointReader
-from tensord.interpreter.checkpoints.record import INNER
+from tensord.interpreter.checkpoints.record import INNER_SEPARATOR
 from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.durability.job import CheckpointJob
 from tensord.vm.durability.restoring import look
@@ -93,7 +93,7 @@ def test_a_routine_is_on_the_disk_with_what_it_captures_when_publishing_returns(
     with held(s, "sim:0", "compute"):
         w += 1
         s.publish("add", add, durable=True)
-    assert in_checkpoint(there)[f"add{INNER}(captured 0)"][0] == 2
+    assert in_checkpoint(there)[f"add{INNER_SEPARATOR}(captured 0)"][0] == 2
 
 
 def test_a_group_is_durable_with_the_next_durable_sync(make_session, tmp_path, there):
@@ -488,7 +488,9 @@ def test_a_routine_that_a_block_takes_away_stays_until_the_rest_of_the_block_is_
     for _ in range(2):
         with pytest.raises(td.FileError, match="the latest value of 'x' is not on the disk"):
             s.sync(durable=True)
-        assert {name: value[0] for name, value in in_checkpoint(there).items()} == {f"f{INNER}(captured 0)": 1}
+        assert {name: value[0] for name, value in in_checkpoint(there).items()} == {
+            f"f{INNER_SEPARATOR}(captured 0)": 1
+        }
         assert "add" in text_in(there, "f")
     s.unpublish("x")
     s.sync(durable=True)
@@ -512,7 +514,7 @@ def test_a_checkpoint_of_some_names_is_of_all_that_blocks_have_changed_with_them
     report = s.checkpoint(there, ["a"]).wait(WAIT)
     assert (report["names"], report["failed"]) == (4, {})
     found = {name: value[0] for name, value in in_checkpoint(there).items()}
-    assert found == {"a": 2, "b": 3, "c": 2, "d": 1, f"add{INNER}(captured 0)": 2}
+    assert found == {"a": 2, "b": 3, "c": 2, "d": 1, f"add{INNER_SEPARATOR}(captured 0)": 2}
 
 
 def test_a_checkpoint_of_some_names_leaves_the_others_together(make_session, tmp_path, there):

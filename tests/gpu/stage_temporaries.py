@@ -15,7 +15,7 @@ import numpy as np
 
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.schema.infer import infer_once
-from tensord.interpreter.schema.opdef import UNNOTICED, find, lacking
+from tensord.interpreter.schema.opdef import UNCOUNTED_BYTES, find, lacking
 from tensord.streams.cuda.scratch import least_temporaries
 
 from ..interpreter.conftest import meta_of
@@ -36,7 +36,7 @@ class Taken(NamedTuple):
     @property
     def is_short(self) -> bool:
         """Is it more than is reserved, and what nobody reserves for?"""
-        return self.bytes > (self.reserved + UNNOTICED) * 9 // 8
+        return self.bytes > (self.reserved + UNCOUNTED_BYTES) * 9 // 8
 
 
 class Meter:
@@ -121,7 +121,7 @@ def work(given: Given) -> None:
 
 def tell(given: Given, name: str, taken: Taken | None) -> None:
     """State the figure of an op that takes something worth reserving for."""
-    if taken is not None and max(taken.bytes, taken.reserved) > UNNOTICED:
+    if taken is not None and max(taken.bytes, taken.reserved) > UNCOUNTED_BYTES:
         given.record.figure(
             name, taken.bytes, "bytes", reserved=taken.reserved, per_element=round(taken.bytes / taken.elements, 1),
             met="short" if taken.is_short else "",

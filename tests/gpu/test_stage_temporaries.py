@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tensord.interpreter.schema.opdef import UNNOTICED
+from tensord.interpreter.schema.opdef import UNCOUNTED_BYTES
 
 from ..interpreter.ops.large_calls import Case
 from ..streams.fake_cuda.gpu import Gpu
@@ -63,7 +63,7 @@ def test_a_call_that_there_is_no_time_for_is_not_measured(meter: Meter) -> None:
     assert worst_of(meter, [case, case], lambda: next(turns)) is not None
 
 
-@pytest.mark.parametrize(("taken", "short"), [(0, False), (UNNOTICED, False), (2 * MIB, True)])
+@pytest.mark.parametrize(("taken", "short"), [(0, False), (UNCOUNTED_BYTES, False), (2 * MIB, True)])
 def test_more_than_is_reserved_and_noticed_is_short(taken: int, short: bool) -> None:
     assert Taken(taken, 0, 1).is_short is short
     assert not Taken(taken, 2 * MIB, 1).is_short

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensord.interpreter.collectives.collective import REDUCING, CollectiveKind
+from tensord.interpreter.collectives.collective import REDUCING_KINDS, CollectiveKind
 from tensord.interpreter.collectives.request import ResolvedRequest, asked_for
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.types.meta import Meta
@@ -31,7 +31,7 @@ class Collecting:
         if x is None or meta is None:
             return False
         kind = rng.choice(list(CollectiveKind))
-        if kind in REDUCING and meta.dtype.kind == "b":
+        if kind in REDUCING_KINDS and meta.dtype.kind == "b":
             kind = CollectiveKind.ALL_GATHER
         devices = [name for name in self.generator.world.devices if not name.startswith("cpu")]
         ranks = rng.sample(devices, rng.randint(1, len(devices)))

@@ -46,10 +46,10 @@ KINDS = {SIMS: "", GPUS: " --gpus", LAUNCHING: " --launching", FOUR: " --collect
 @contextmanager
 def small_chunks(seed: int) -> Iterator[None]:
     """Send the small values of programs around rings, for two seeds of three, and merge them in pieces."""
-    chunk, slices = (0, 8, choice.CHUNK)[seed % 3], (8, ring.SLICED)[seed % 2]
+    chunk, slices = (0, 8, choice.MIN_CHUNK_BYTES)[seed % 3], (8, ring.SLICED_CHUNK_BYTES)[seed % 2]
     with (
-        patch.object(choice, "CHUNK", chunk),
-        patch.object(ring, "SLICED", slices),
+        patch.object(choice, "MIN_CHUNK_BYTES", chunk),
+        patch.object(ring, "SLICED_CHUNK_BYTES", slices),
         patch.object(merging, "MERGED", 16),
     ):
         yield

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensord.interpreter.programs.builder import SLOTS, Builder
+from tensord.interpreter.programs.builder import MAX_SLOTS, Builder
 from tensord.interpreter.programs.numbers import CONSTANT, PARAMETER, evaluate
-from tensord.interpreter.programs.passes.table import NAMES
+from tensord.interpreter.programs.passes.table import PASS_NAMES
 from tensord.interpreter.types.meta import Meta
 
 from .execution import rename
@@ -268,7 +268,7 @@ class Building:
     def slot(self, device: str) -> int:
         """A slot for the device, in some cases a second one for the same device."""
         known = [slot for slot, name in enumerate(self.devices) if name == device]
-        if not known or (self.rng.random() < 0.2 and len(self.devices) < SLOTS):
+        if not known or (self.rng.random() < 0.2 and len(self.devices) < MAX_SLOTS):
             known = [len(self.devices)]
             self.devices.append(device)
         return self.rng.choice(known)
@@ -304,7 +304,7 @@ class Building:
         elif step.kind == "EFFECT":
             ids, chain, _ = step.fields
             values, count = [self.value(id_) for id_ in ids], sum(one.op == "effect" for one in self.builder.steps)
-            self.builder.effect(count, values, self.chains.index(chain) % SLOTS, step.number)
+            self.builder.effect(count, values, self.chains.index(chain) % MAX_SLOTS, step.number)
 
     def add_call(self, step: Step) -> None:
         op, attributes, metas, device, targets, inputs, outputs, _ = step.fields
@@ -324,7 +324,7 @@ def random_passes(rng: random.Random) -> tuple[str, ...]:
     """In most cases all passes, otherwise some of them, or none."""
     if rng.random() < 0.6:
         return ("all",)
-    found = tuple(name for name in NAMES if name != "devices" and rng.random() < 0.5)
+    found = tuple(name for name in PASS_NAMES if name != "devices" and rng.random() < 0.5)
     return (*found, "devices") if len(found) % 2 else found  # without a draw, so that seeds keep their programs
 
 

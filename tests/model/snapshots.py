@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tensord.interpreter.checkpoints.record import INNER
+from tensord.interpreter.checkpoints.record import INNER_SEPARATOR
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.disk.stored import pieces
 from tensord.vm.durability.contents import Contents
@@ -65,7 +65,7 @@ def values_of(names: dict[str, Published[SerialTensor]]) -> Iterator[tuple[str, 
             yield name, one.tensors[0].value
             continue
         for number, tensor in enumerate(one.tensors):
-            yield f"{name}{INNER}(captured {number})", tensor.value
+            yield f"{name}{INNER_SEPARATOR}(captured {number})", tensor.value
 
 
 def wrong_with(wanted: Wanted, report: Any, *, faulty: bool) -> Iterator[str]:

@@ -11,9 +11,9 @@ from operator import length_hint
 from typing import Any
 
 from ...interpreter.errors import ProtocolError, TensordError
-from ...interpreter.programs.builder import STEPS
+from ...interpreter.programs.builder import MAX_STEPS
 from ...interpreter.schema.infer import InferCache
-from ...interpreter.wire.forms import LIMITED, check_group, decode_message, new
+from ...interpreter.wire.forms import LIMITED_FIELDS, check_group, decode_message, new
 from ...interpreter.wire.message_kinds import ATOMIC, CALL, FETCH, RELEASE, RUN, SYNC, WAIT
 from ...interpreter.wire.messages import DECLARATIONS, Atomic, NamedMessage, Query, Restart
 from ..model.device_state import DeviceState
@@ -45,7 +45,7 @@ class Admission(Handlers):
         self.answer: Answer = know_nothing
         self.holders: Callable[[DeviceState], str] = name_nobody
         self.handlers |= {Atomic: self.atomic, Restart: self.restart, Query: self.query}
-        for kind in LIMITED:
+        for kind in LIMITED_FIELDS:
             self.handlers[kind] = within_limits(self.handlers[kind])
         dispatcher = scheduler.dispatcher
         run_inline = self.inline.run_and_leave if scheduler.launching else self.inline.run
@@ -128,7 +128,7 @@ class Admission(Handlers):
         self.routines.begin_group()
         try:
             while length_hint(rest) or session.in_run():
-                self.take(session, rest_of_run(session, STEPS) if session.in_run() else rest)
+                self.take(session, rest_of_run(session, MAX_STEPS) if session.in_run() else rest)
         finally:
             self.routines.end_group()
             if watched is not None:

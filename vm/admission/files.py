@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
 from ...interpreter.files.describe import describe
 from ...interpreter.files.header import FileHeader, TensorEntry
-from ...interpreter.files.on_wire import MOST, decode_entry, encode_entry, is_path, lacking
+from ...interpreter.files.on_wire import MAX_ENTRIES, decode_entry, encode_entry, is_path, lacking
 from ...interpreter.files.open_file import OpenFile, OutputFile, unopened
 from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.descriptors import descriptor_limit
@@ -135,8 +135,8 @@ class FileHandlers:
                 raise ProtocolError(f"file {number} is not open")
             if store is None:
                 raise ProtocolError("this machine has no store, so it loads no files")
-            if len(ids) != len(entries) or len(ids) > MOST:
-                raise ProtocolError(f"{len(ids)} ids for {len(entries)} tensors, a message has {MOST} at most")
+            if len(ids) != len(entries) or len(ids) > MAX_ENTRIES:
+                raise ProtocolError(f"{len(ids)} ids for {len(entries)} tensors, a message has {MAX_ENTRIES} at most")
             device = device_of(self.scheduler.devices, name)
             refuse_lost(device)
             check_tensors(session, len(ids))
@@ -162,8 +162,10 @@ class FileHandlers:
             refuse_cancelled(session)
             if output is None:
                 raise ProtocolError(f"file {number} is not open for writing")
-            if len(ids) != len(offsets) or len(ids) > MOST:
-                raise ProtocolError(f"{len(offsets)} offsets for {len(ids)} tensors; a message has {MOST} at most")
+            if len(ids) != len(offsets) or len(ids) > MAX_ENTRIES:
+                raise ProtocolError(
+                    f"{len(offsets)} offsets for {len(ids)} tensors; a message has {MAX_ENTRIES} at most"
+                )
             host, store = self.residency.host, self.residency.store
             if host is None or store is None:
                 raise ProtocolError("values are written to files from a cpu device, and this machine has none")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...interpreter.errors import ProtocolError, QuotaError
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.forms import LIMITED, depth_exceeds
+from ...interpreter.wire.forms import LIMITED_FIELDS, depth_exceeds
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.messages import NamedMessage
 from ...interpreter.wire.names import check_names as check_printable
@@ -72,7 +72,7 @@ def bytes_written(session: VmSession, tensor: VmTensor, device: DeviceState, sna
 
 def check_fields(limits: Limits, message: NamedMessage) -> None:
     """QuotaError for a field beyond the limit in its declaration; ProtocolError for a group that is too large."""
-    for name, (setting, what) in LIMITED[type(message)].items():
+    for name, (setting, what) in LIMITED_FIELDS[type(message)].items():
         value, quota = getattr(message, name), getattr(limits, setting)
         if type(value) is int:
             check_number(value, quota, what)

@@ -12,7 +12,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from ...interpreter.errors import CancelledError, ProtocolError, QuotaError, TensordError
-from ...interpreter.programs.builder import STEPS
+from ...interpreter.programs.builder import MAX_STEPS
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import find
@@ -100,8 +100,8 @@ class RoutineHandlers:
         The limit is that of a program because a group is admitted without a pause.
         """
         steps = steps_of_runs(session, messages)
-        if steps > STEPS:
-            raise QuotaError(f"runs of {steps} steps in one group; {STEPS} are allowed: make smaller groups")
+        if steps > MAX_STEPS:
+            raise QuotaError(f"runs of {steps} steps in one group; {MAX_STEPS} are allowed: make smaller groups")
 
     # -- runs ------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...interpreter.wire.fields import LARGEST
+from ...interpreter.wire.fields import MAX_INT64
 from ..model.session import VmSession, rest_of_run
 from ..scheduler.scheduler import Scheduler
 
@@ -20,7 +20,7 @@ def turn_of(
     launched too far ahead.
     """
     messages = inbox if session.tapped is None else session.tapped.inbox(inbox)
-    run = None if session.unfolding is None else rest_of_run(session, LARGEST)
+    run = None if session.unfolding is None else rest_of_run(session, MAX_INT64)
     while run is not None or messages:
         message = messages.popleft() if run is None else next(run, None)
         if message is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from ...interpreter.checkpoints.record import INNER, ValueRecord
+from ...interpreter.checkpoints.record import INNER_SEPARATOR, ValueRecord
 from ...interpreter.errors import MetadataError
 from ..model.directory import Published, PublishedRoutine
 from .written_with import Plugins
@@ -45,7 +45,7 @@ class Contents(Generic[Kind]):
         self._add_fields(home)
 
     def _add_routine(self, name: str, routine: PublishedRoutine, tensors: Sequence[Kind]) -> None:
-        inner = [f"{name}{INNER}(captured {number})" for number in range(len(tensors))]
+        inner = [f"{name}{INNER_SEPARATOR}(captured {number})" for number in range(len(tensors))]
         self.values.update(zip(inner, tensors, strict=True))
         self.fields.update({one: {OF: name} for one in inner})
         self.fields[name] = fields_of(routine, inner) | self._plugins.of_routine(routine)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from ...interpreter.checkpoints.directory import CheckpointDirectory
-from ...interpreter.checkpoints.record import INNER, Generation, ValueRecord
+from ...interpreter.checkpoints.record import INNER_SEPARATOR, Generation, ValueRecord
 from ...interpreter.checkpoints.writer import GenerationWriter
 from ...interpreter.errors import FileError, MetadataError, QuotaError, TensordError
 from ...interpreter.files.open_file import OpenFile
@@ -127,7 +127,7 @@ class CheckpointJob:
                 first = next((name for name in sorted(group) if name in self.failed), None)
                 if first is not None and not group <= self.failed.keys():
                     spreading = True
-                    why = f"it belongs together with {first.replace(INNER, ' ')!r}: {self.failed[first]}"
+                    why = f"it belongs together with {first.replace(INNER_SEPARATOR, ' ')!r}: {self.failed[first]}"
                     self.failed |= {name: why for name in sorted(group) if name not in self.failed}
 
     def _torn(self) -> Iterator[set[str]]:

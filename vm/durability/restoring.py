@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from ...interpreter.checkpoints.record import INNER, Generation
+from ...interpreter.checkpoints.record import INNER_SEPARATOR, Generation
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.layouts.part_names import families, needed, user_name
 from ...interpreter.programs.program import Program
@@ -73,7 +73,7 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
         if name not in damaged:
             try:
                 fields[name] = record.fields
-                if INNER in name and OF not in fields[name]:
+                if INNER_SEPARATOR in name and OF not in fields[name]:
                     raise MetadataError("the tensor should belong to a routine, but belongs to none")
                 if record.meta is None:
                     programs[name] = Program.parse(reader.read_text(record))

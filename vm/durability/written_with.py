@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from ...interpreter.checkpoints.record import INNER
-from ...interpreter.programs.program import NO_OPS, Program
+from ...interpreter.checkpoints.record import INNER_SEPARATOR
+from ...interpreter.programs.program import NON_OP_STEPS, Program
 from ...interpreter.schema.opdef import REGISTRY
 from ...interpreter.types.device_names import kind_of
 from ..model.directory import PublishedRoutine
@@ -50,7 +50,7 @@ class Plugins:
 
 def ops_of(program: Program) -> set[str]:
     """The ops of a program and of its blocks."""
-    found = {step.op for step in program.steps} - NO_OPS
+    found = {step.op for step in program.steps} - NON_OP_STEPS
     for step in program.steps:
         for block in step.blocks:
             found |= ops_of(block)
@@ -75,7 +75,7 @@ def changed(fields: Mapping[str, Mapping[str, Any]]) -> list[Changed]:
     versions = Plugins().versions
     names: dict[tuple[str, str, str, str], dict[str, None]] = {}
     for inner, known in sorted(fields.items()):
-        name = inner.partition(INNER)[0]  # a captured tensor counts as its routine
+        name = inner.partition(INNER_SEPARATOR)[0]  # a captured tensor counts as its routine
         for plugin, was in texts(known.get(PLUGINS), 2):
             if versions.get(plugin, "") != was:
                 names.setdefault(("plugin", plugin, was, versions.get(plugin, "")), {})[name] = None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ...interpreter.programs.fusion import Fusion
-from ...interpreter.programs.passes.table import IN_SEGMENTS, Applied
+from ...interpreter.programs.passes.table import SEGMENT_PASSES, Applied
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta
 
@@ -50,7 +50,7 @@ class SessionProgram:
         captured: tuple[int, ...],
         location: int,
         name: str = "",
-        passes: frozenset[str] = IN_SEGMENTS,
+        passes: frozenset[str] = SEGMENT_PASSES,
     ) -> None:
         self.program = self.source = program
         self.passes = passes
@@ -88,7 +88,7 @@ class SessionProgram:
     def after(self, program: Program) -> SessionProgram:
         """This routine with `program`, which is its program after the passes."""
         found = SessionProgram(
-            program, self.devices, self.captured, self.location, self.name, self.passes & IN_SEGMENTS
+            program, self.devices, self.captured, self.location, self.name, self.passes & SEGMENT_PASSES
         )
         found.source = self.source
         return found

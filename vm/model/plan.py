@@ -13,7 +13,14 @@ from typing import Any
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache, check_targets
-from ...interpreter.schema.opdef import DECIDED, MACHINE, FrozenAttributes, OpDef, OutputMetas, no_kernel
+from ...interpreter.schema.opdef import (
+    DATA_DEPENDENT_SHAPE,
+    MACHINE_PROCESS,
+    FrozenAttributes,
+    OpDef,
+    OutputMetas,
+    no_kernel,
+)
 from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.types.joined_axes import JoinedAxes
 from ...interpreter.types.meta import Meta, OperandMeta
@@ -96,7 +103,7 @@ class Plan(WorkPlan):
         """The reason why the kernel cannot be launched at admission, for reports; empty if it can."""
         op, backend = self.op, self.device.backend
         if self.open:
-            return DECIDED
+            return DATA_DEPENDENT_SHAPE
         if self.blocking:
             return op.looks
         if not op.prompt:
@@ -141,7 +148,7 @@ def results_of(
 ) -> OutputMetas:
     """The metas of the results; MetadataError if the device, the op or the targets do not take these operands."""
     if op.name in device.backend.missing:
-        raise no_kernel(op.name, device.name, device.backend.missing, MACHINE)
+        raise no_kernel(op.name, device.name, device.backend.missing, MACHINE_PROCESS)
     if op.view is None:
         most = max((m.nbytes for m in metas if isinstance(m, Meta)), default=0)
         device.refuse_vast(most, f"{op.name}: an operand")

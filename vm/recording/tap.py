@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.errors import MetadataError
-from ...interpreter.recordings.chunks import LONGEST
+from ...interpreter.recordings.chunks import MAX_ENTRY_BYTES
 from ...interpreter.recordings.entries import LOST, NOTE, PIECE, PIECE_BYTES, VALUE
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.arrays import name_of
@@ -53,7 +53,7 @@ class Tap:
             return
         try:
             body = self._encoder.encode(entry)
-            missing = f"it has {len(body)} bytes" if len(body) > LONGEST else ""
+            missing = f"it has {len(body)} bytes" if len(body) > MAX_ENTRY_BYTES else ""
         except MetadataError as error:
             missing = error.message[:200]
         if missing:

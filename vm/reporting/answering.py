@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.fields import LARGEST
+from ...interpreter.wire.fields import MAX_INT64
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
 
 def natural(name: str, value: object) -> int:
     """Check that a value is an integer from 0 on. ProtocolError if it is not."""
-    if type(value) is not int or not 0 <= value <= LARGEST:
+    if type(value) is not int or not 0 <= value <= MAX_INT64:
         raise ProtocolError(f"{name} is {value!r:.40}, not a natural number")
     return value
 

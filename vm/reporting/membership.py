@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...interpreter.errors import MetadataError, ProtocolError
-from ...interpreter.wire.members import TOKEN, Member, is_token, table_of
+from ...interpreter.wire.members import TOKEN_LENGTHS, Member, is_token, table_of
 from ..model.session import VmSession
 from .answering import batched
 
@@ -37,7 +37,9 @@ class Membership:
         if not session.files.may_store:
             raise ProtocolError("only the daemon's own user, over ipc, may set the members of its cluster")
         if not is_token(token):
-            raise ProtocolError(f"the token is a text of {TOKEN[0]} to {TOKEN[1]} printable ASCII characters")
+            raise ProtocolError(
+                f"the token is a text of {TOKEN_LENGTHS[0]} to {TOKEN_LENGTHS[1]} printable ASCII characters"
+            )
         table = table_of(rows)
         self._check_own(table.get(self.own.node))
         for node, member in table.items():

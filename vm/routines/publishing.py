@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from ...interpreter.errors import MetadataError, ProtocolError
 from ...interpreter.programs.convention import decode, weight_of
-from ...interpreter.programs.program import CHARACTERS, Program
+from ...interpreter.programs.program import CHARACTERS_PER_STEP, Program
 from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import is_line
@@ -78,7 +78,7 @@ def publish_routine(session: Publisher, routine: SessionProgram, metas: Sequence
             raise ProtocolError(f"the routine captures {meta}, but its program expects {source.meta}")
     lines = lines_of(session, program)
     found = PublishedRoutine(program, routine.devices, lines, routine.convention)
-    found.weight += routine.extra + sum(len(text) for text in lines.values()) // CHARACTERS
+    found.weight += routine.extra + sum(len(text) for text in lines.values()) // CHARACTERS_PER_STEP
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
-from ...interpreter.schema.opdef import MACHINE, OutputMetas, find, no_kernel
+from ...interpreter.schema.opdef import MACHINE_PROCESS, OutputMetas, find, no_kernel
 from ...interpreter.types.device_names import kind_of, own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Location
@@ -58,7 +58,7 @@ class SerialState:
         """The full name of a device. MetadataError if there is no such device, or the op has no kernel there."""
         name = self.device_of(device)
         if op in self.devices[name]:
-            raise no_kernel(op, name, self.devices[name], MACHINE)
+            raise no_kernel(op, name, self.devices[name], MACHINE_PROCESS)
         return name
 
     def check_host(self) -> None:

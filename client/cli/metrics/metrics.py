@@ -12,7 +12,7 @@ import click
 
 from ....interpreter.errors import MetadataError
 from ....interpreter.metrics.bounds import Bounds
-from ....interpreter.metrics.endpoint import USUAL, Endpoint, read_token
+from ....interpreter.metrics.endpoint import USUAL_ENDPOINT, Endpoint, read_token
 from ..line import options
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ USUALLY: Final = Bounds()
 
 @click.command()
 @options.address
-@click.option("--listen", metavar="ADDRESS", default=USUAL, help="HOST:PORT, or unix:PATH for this user alone.")
+@click.option(
+    "--listen", metavar="ADDRESS", default=USUAL_ENDPOINT, help="HOST:PORT, or unix:PATH for this user alone."
+)
 @click.option("--token", type=options.FILE, help="A file with the token that scrapers must send.")
 @click.option(
     "--ops", type=click.IntRange(0, 1000), default=USUALLY.ops, help="How many ops have a label of their own."

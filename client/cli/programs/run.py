@@ -181,14 +181,14 @@ def loaded(session: Session, sources: Sequence[Any], files: dict[str, str], home
 
 def array_in(path: str) -> Any:
     """The array of a .npy file. Nothing in it is unpickled."""
-    from ....interpreter.files.npy import ALONE, MAGIC, read_npy
+    from ....interpreter.files.npy import ARRAY_NAME, MAGIC, read_npy
     from ....interpreter.files.open_file import open_path
     from ....interpreter.files.values import read_array
 
     with open_path(path) as file:
         if file.peek(0, min(file.size, len(MAGIC))) != MAGIC:
             raise MetadataError(f"{path} is not a .npy file; numpy.save writes one")
-        entry = read_npy(file, raw=False)[ALONE]
+        entry = read_npy(file, raw=False)[ARRAY_NAME]
         if entry.meta is None:
             raise MetadataError(f"{path} is not a .npy file of numbers: it {entry.error}")
         return read_array(file, entry)

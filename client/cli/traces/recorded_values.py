@@ -97,11 +97,11 @@ def print_values(output: Path, values: ValueRecorder | None) -> None:
 
 def print_contents(file: Path) -> None:
     """Print what a file contains, if it is a recording with values."""
-    from ....interpreter.recordings.chunks import MARK
+    from ....interpreter.recordings.chunks import MAGIC
     from ....interpreter.recordings.reader import RecordingReader
 
     with file.open("rb") as opened:
-        if opened.read(len(MARK)) != MARK:
+        if opened.read(len(MAGIC)) != MAGIC:
             return
     with RecordingReader(file) as reader:
         click.echo(holding(reader))

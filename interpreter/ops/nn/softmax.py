@@ -8,7 +8,7 @@ import numpy as np
 
 from ...schema.attributes import axis_attribute
 from ...schema.opdef import (
-    UNNOTICED,
+    UNCOUNTED_BYTES,
     Array,
     ArrayModule,
     Arrays,
@@ -71,7 +71,7 @@ def in_columns(length: int, size: int, nbytes: int) -> bool:
 
     For the maximum of each row NumPy needs some 100 ns, but for an element of a column almost nothing.
     """
-    return length <= SHORT and size >= MANY and nbytes <= UNNOTICED
+    return length <= SHORT and size >= MANY and nbytes <= UNCOUNTED_BYTES
 
 
 def total(xp: ArrayModule, powers: Array, axis: int) -> Array:

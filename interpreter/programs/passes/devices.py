@@ -13,7 +13,7 @@ from operator import is_
 from typing import TypeAlias
 
 from ..facts import made_by, roots_of
-from ..program import COLLECTIVES, MOVE, NO_OPS, Program, Step
+from ..program import COLLECTIVES, MOVE, NON_OP_STEPS, Program, Step
 from .rebuilding import rebuilt
 
 OpPosition: TypeAlias = tuple[int, int]
@@ -31,7 +31,7 @@ def together(steps: Iterable[Step], roots: Sequence[int]) -> Iterator[Step]:
     """The grouped steps, stretch by stretch."""
     stretch = OpSequence(roots)
     for step in steps:
-        if step.op not in NO_OPS:
+        if step.op not in NON_OP_STEPS:
             stretch.add(step)
             continue
         if stretch.steps:

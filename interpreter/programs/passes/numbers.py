@@ -20,7 +20,7 @@ from ..numbers import ARITHMETIC, CONSTANT, DRAW, PARAMETER, Number
 from ..program import Program, Step, plain_complex
 from .rebuilding import rebuilt
 
-LARGEST_POWER = 128  # bits
+MAX_POWER_BITS = 128  # bits
 
 
 def numbers(program: Program) -> Program:
@@ -81,9 +81,9 @@ def is_exact(number: Number, operands: Sequence[Number]) -> bool:
 
 
 def is_vast(base: Any, exponent: Any) -> bool:
-    """Return whether an integer power might have more than `LARGEST_POWER` bits, so that computing it might take very
+    """Return whether an integer power might have more than `MAX_POWER_BITS` bits, so that computing it might take very
     long."""
-    return isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > LARGEST_POWER
+    return isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > MAX_POWER_BITS
 
 
 def fits(program: Program, value: Scalar, users: Sequence[Step]) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..builder import STEPS, Builder
+from ..builder import MAX_STEPS, Builder
 from ..facts import made_by, origin
 from ..numbers import Number
 from ..program import Program, Step
@@ -24,7 +24,7 @@ def rebuilt(
     `same`: a value -> its replacement for readers, which a run also returns if no step makes the former. `numbers`:
     replace the program's, and with them `slots`: an old slot -> the new one.
     """
-    builder = Builder(limit=max(STEPS, len(program.steps), len(program.numbers), len(program.metas)))
+    builder = Builder(limit=max(MAX_STEPS, len(program.steps), len(program.numbers), len(program.metas)))
     for number in program.numbers if numbers is None else numbers:
         builder.number(*number)
     for source in program.parameters:

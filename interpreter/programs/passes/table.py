@@ -32,8 +32,8 @@ PASSES: Final[dict[str, Pass]] = {
 FUSION: Final = "fusion"  # elementwise steps on large tensors are computed together, piece by piece
 IN_PLACE: Final = "in_place"  # a step writes over an operand that dies with it
 MEMORY_PLAN: Final = "memory_plan"  # values that do not live at the same time share bytes
-IN_SEGMENTS: Final = frozenset((FUSION, IN_PLACE, MEMORY_PLAN))
-NAMES: Final = (*PASSES, FUSION, IN_PLACE, MEMORY_PLAN)
+SEGMENT_PASSES: Final = frozenset((FUSION, IN_PLACE, MEMORY_PLAN))
+PASS_NAMES: Final = (*PASSES, FUSION, IN_PLACE, MEMORY_PLAN)
 ALL: Final = "all"
 NONE: Final = "none"
 
@@ -51,9 +51,9 @@ def chosen_names(names: str | Iterable[str]) -> frozenset[str]:
     """The named passes; "all" and "none" are accepted. MetadataError for an unknown name."""
     found: set[str] = set()
     for name in (names,) if isinstance(names, str) else names:
-        if name not in NAMES and name not in (ALL, NONE):
-            raise MetadataError(f'unknown pass {shown(name)}; passes: {", ".join(NAMES)}, or "all" or "none"')
-        found.update(NAMES if name == ALL else () if name == NONE else (name,))
+        if name not in PASS_NAMES and name not in (ALL, NONE):
+            raise MetadataError(f'unknown pass {shown(name)}; passes: {", ".join(PASS_NAMES)}, or "all" or "none"')
+        found.update(PASS_NAMES if name == ALL else () if name == NONE else (name,))
     return frozenset(found)
 
 

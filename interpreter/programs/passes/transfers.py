@@ -7,7 +7,7 @@ from operator import is_
 from typing import NamedTuple
 
 from ..facts import made_by, newest_values, origin, overwritten
-from ..program import MOVE, NO_DEVICE, NO_OPS, Program, Step
+from ..program import MOVE, NO_DEVICE, NON_OP_STEPS, Program, Step
 from .rebuilding import rebuilt
 from .sharing import shared
 
@@ -70,9 +70,9 @@ def in_time(program: Program, steps: Iterable[Step], same: dict[int, int]) -> It
 
 def begins(step: Step, last: DeviceSequence) -> bool:
     """Return whether the step begins another stretch. It does after a move that was there before."""
-    return bool(last.moves) or step.op in NO_OPS or step.device != last.device
+    return bool(last.moves) or step.op in NON_OP_STEPS or step.device != last.device
 
 
 def device_of(step: Step) -> int:
     """The device of an op."""
-    return NO_DEVICE if step.op in NO_OPS else step.device
+    return NO_DEVICE if step.op in NON_OP_STEPS else step.device

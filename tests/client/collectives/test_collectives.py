@@ -12,7 +12,7 @@ import tensord as td
 from tensord.client.embedded.in_process import EmbeddedTransport
 from tensord.client.session.session import Session
 from tensord.collectives import all_gather, all_reduce, all_to_all, broadcast, reduce_scatter
-from tensord.interpreter.collectives.choice import CHUNK
+from tensord.interpreter.collectives.choice import MIN_CHUNK_BYTES
 from tensord.interpreter.errors import CancelledError, KernelError, MetadataError, MetadataTypeError, QuotaError
 from tensord.vm.machine import VirtualMachine
 from tensord.vm.tracing.analysis.sums.stats import stats
@@ -22,7 +22,7 @@ from ...behaviours.looking_inside import device_of, held
 
 WAIT = 20.0
 RANKS = 4
-LARGE = (RANKS, CHUNK // 4)  # float32: goes around a ring
+LARGE = (RANKS, MIN_CHUNK_BYTES // 4)  # float32: goes around a ring
 MACHINES: dict[str, dict[str, Any]] = {
     "sim": {},
     "without peer access": {"peer": False},
@@ -379,7 +379,7 @@ def td_fault(kind: str, **given: Any) -> Any:
 class TestMemory:
     def test_evicted_tensors_come_back_for_it(self, make_session: Make) -> None:
         session = machine(make_session, memory=4 << 20)
-        values = values_of((RANKS, CHUNK))
+        values = values_of((RANKS, MIN_CHUNK_BYTES))
         tensors = spread(session, values)
         for each in tensors:
             each.evict()
@@ -429,8 +429,8 @@ class TestTrace:
         names = [record.op.partition(" #")[0] for record in steps]
         assert set(names) == {"all_reduce 256 KiB ring of 4"}
         assert [record.op.rpartition(", ")[2] for record in steps] == [f"step {n} of 6" for n in range(1, 7)]
-        assert {record.nbytes for record in steps} == {CHUNK}
-        assert session.stats()["collectives"] == {"all_reduce": {"count": 1, "bytes": 4 * CHUNK}}
+        assert {record.nbytes for record in steps} == {MIN_CHUNK_BYTES}
+        assert session.stats()["collectives"] == {"all_reduce": {"count": 1, "bytes": 4 * MIN_CHUNK_BYTES}}
 
     def test_sums_have_one_row_for_all_such_collectives(self, make_session: Make) -> None:
         session = machine(make_session)
@@ -439,11 +439,11 @@ class TestTrace:
             all_reduce(tensors)[0].wait(WAIT)
         trace = session.trace()
         (row,) = [row for row in stats(trace, trace.records).ops if row.key.startswith("all_reduce")]
-        assert (row.key, row.moved) == ("all_reduce 256 KiB ring of 4", 2 * RANKS * 6 * CHUNK)
+        assert (row.key, row.moved) == ("all_reduce 256 KiB ring of 4", 2 * RANKS * 6 * MIN_CHUNK_BYTES)
         assert row.count == 2 * (RANKS + 6 * RANKS + 1)
 
     def test_why_tells_of_the_step_that_was_waited_for(self, make_session: Make) -> None:
-        session = machine(make_session, bandwidth=CHUNK / 0.01)
+        session = machine(make_session, bandwidth=MIN_CHUNK_BYTES / 0.01)
         doubled = (all_reduce(spread(session, values_of(LARGE)))[2] * 2).wait(WAIT)
         trace = session.trace()
         last = next(record for record in trace.records[::-1] if record.op == "multiply")

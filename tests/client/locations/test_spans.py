@@ -235,7 +235,7 @@ class TestCost:
         assert spans_of(session, "add") == [("early",), ("late",)]
 
     def test_numbers_are_used_again_and_an_open_span_keeps_its_name(self, session, monkeypatch):
-        monkeypatch.setattr(spans, "SPANS", 8)
+        monkeypatch.setattr(spans, "SPAN_LIMIT", 8)
         x = session.asarray([1.0])
         with session.span("outer"):
             for step in range(5):

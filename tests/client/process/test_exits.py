@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.interpreter.wire.names import LONGEST, clean, program_name
+from tensord.interpreter.wire.names import MAX_NAME_LENGTH, clean, program_name
 
 from ...daemon import Daemon
 from ...each_case import each_case
@@ -149,7 +149,7 @@ def test_a_session_may_be_given_a_name(daemon: Daemon) -> None:
         assert [row["name"] for row in session._core.answers.query("sessions")] == ["the same program without a daemon"]
 
 
-@each_case("name", ["", "  ", "a\nb", "\x1b[31m", "x" * (LONGEST + 1), 7])
+@each_case("name", ["", "  ", "a\nb", "\x1b[31m", "x" * (MAX_NAME_LENGTH + 1), 7])
 def test_a_name_that_nobody_could_read_is_refused(name: object) -> None:
     with pytest.raises(td.MetadataError, match="name= must be a printable text"):
         td.connect("local", name=name)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 import tensord as td
 from tensord.client.session.session import Session
 from tensord.interpreter.errors import MetadataError, MetadataTypeError, TensordError
-from tensord.interpreter.programs.passes.table import NAMES
+from tensord.interpreter.programs.passes.table import PASS_NAMES
 from tensord.interpreter.programs.program import Program
 
 from ...each_case import each_case
@@ -308,7 +308,7 @@ class TestTheirNames:
         with pytest.raises(MetadataTypeError, match="names of passes, not int"):
             td.routine(passes=3)(lambda x: x)  # type: ignore[call-overload]
 
-    @each_case("passes", [[], "none", *NAMES, ["fusion", "numbers"], "all"])
+    @each_case("passes", [[], "none", *PASS_NAMES, ["fusion", "numbers"], "all"])
     def test_switch_them_one_by_one_and_no_bit_changes(self, session: Session, passes: Any) -> None:
         def f(x: Any, w: Any) -> Any:
             y = ((x * 2 + 1) * x).T @ (x * 2 + 1)
@@ -325,7 +325,7 @@ class TestTheirNames:
                 results = [each.numpy().tobytes() for each in called(x, w)]
             found.append([*results, w.numpy().tobytes()])
         assert found[0] == found[1]
-        chosen = {"all": NAMES, "none": ()}.get(passes, (passes,)) if isinstance(passes, str) else passes
+        chosen = {"all": PASS_NAMES, "none": ()}.get(passes, (passes,)) if isinstance(passes, str) else passes
         assert {row["pass"] for row in captured.report()["passes"]} == set(chosen)
 
     def test_belong_to_the_routine_and_not_to_the_program(self, session: Session) -> None:
@@ -351,14 +351,14 @@ def test_the_report_says_what_each_pass_has_done(session: Session) -> None:
         routine(x)
     report = routine.report()
     rows = {row["pass"]: (row["before"], row["after"], row["of"]) for row in report["passes"]}
-    assert list(rows) == list(NAMES)
+    assert list(rows) == list(PASS_NAMES)
     assert report["ops"] == 8
     assert rows["dead_results"] == (8, 7, "ops")
     assert rows["common_subexpressions"] == (7, 5, "ops")
     assert rows["fusion"] == (5, 2, "calls")
     assert "  dead_results: 8 to 7 ops\n  common_subexpressions: 7 to 5 ops\n  fusion: 5 to 2 calls\n" in str(report)
     assert len(report["values"]) == len(report["metas"]) == 6
-    without = session.routine(f, passes=[name for name in NAMES if name != "fusion"])
+    without = session.routine(f, passes=[name for name in PASS_NAMES if name != "fusion"])
     for _ in range(RUNS):
         without(x)
     assert [piece["calls"] for piece in without.report()["pieces"]] == [5]

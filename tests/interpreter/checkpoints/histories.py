@@ -23,7 +23,8 @@ from tensord.interpreter.types.meta import Meta
 
 Content = dict[str, Any]  # an array, or the text of a routine, by name
 PIECE: Final = 48  # bytes of an array that are written at a time; of a large array, an eighth
-SMALL: Final[dict[str, Any]] = {"LARGE": 64, "FULL": 300, "TOGETHER": 2}  # so that few bytes reach every branch
+# Limits so small that few bytes reach every branch.
+SMALL: Final[dict[str, Any]] = {"LARGE_VALUE_BYTES": 64, "FULL_PACK_BYTES": 300, "FILES_PER_FLUSH": 2}
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def small_files() -> Iterator[None]:
     """A few bytes make a value large, and a pack full."""
     with (
         patch.multiple(values_writer, **SMALL),
-        patch.multiple(repacking, LARGE=SMALL["LARGE"] * 3, MANY=1, MOST=400),
+        patch.multiple(repacking, LARGE_VALUE_BYTES=192, MAX_PACKS_PER_TIER=1, MAX_MOVED_BYTES=400),
     ):
         yield
 

@@ -11,7 +11,7 @@ import pytest
 
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory, Collected
 from tensord.interpreter.checkpoints.reader import CheckpointReader
-from tensord.interpreter.checkpoints.repacking import LARGE
+from tensord.interpreter.checkpoints.repacking import LARGE_VALUE_BYTES
 from tensord.interpreter.errors import FileError, MetadataError
 
 from .histories import array, content_of, last, names_of, needed_of, same, write
@@ -206,16 +206,21 @@ def test_opening_removes_what_was_not_finished_and_nothing_else(path):
 def test_collecting_keeps_the_last_generations_and_what_they_need(path):
     with CheckpointDirectory.open(path, create=True) as directory:
         for seed in range(4):
-            generate(directory, a=array(LARGE // 4, seed), b=array(2, seed), **({"c": array(1)} if not seed else {}))
+            generate(
+                directory,
+                a=array(LARGE_VALUE_BYTES // 4, seed),
+                b=array(2, seed),
+                **({"c": array(1)} if not seed else {}),
+            )
         assert directory.collect(9) == ([], 0, 0)
         assert directory.collect(4) == ([], 0, 0)
         assert directory.collect(3).generations == [1]
         collected = directory.collect(1)
-        assert collected == Collected([2, 3], 4, 2 * (LARGE + 8 + 4))  # each has moved c
+        assert collected == Collected([2, 3], 4, 2 * (LARGE_VALUE_BYTES + 8 + 4))  # each has moved c
         assert directory.generations() == [4]
         assert names_of(path) == needed_of(directory)
         assert directory.collect(1) == ([], 0, 0)
-        content = {"a": array(LARGE // 4, 3), "b": array(2, 3), "c": array(1)}
+        content = {"a": array(LARGE_VALUE_BYTES // 4, 3), "b": array(2, 3), "c": array(1)}
         assert same(content_of(directory, last(directory)), content)
         with pytest.raises(MetadataError, match="at least one generation is kept, not 0"):
             directory.collect(0)
@@ -240,7 +245,7 @@ def test_collecting_spares_what_a_generation_keeps_or_writes_meanwhile(path):
 def test_collecting_removes_all_that_it_can(path, monkeypatch):
     with CheckpointDirectory.open(path, create=True) as directory:
         for seed in range(4):
-            generate(directory, a=array(LARGE // 4, seed))
+            generate(directory, a=array(LARGE_VALUE_BYTES // 4, seed))
         unlink, stuck = os.unlink, {"generation-00000002", min(path.glob("values-*")).name}
 
         def refuse(name: str, **options: int) -> None:

@@ -7,7 +7,7 @@ from tensord.interpreter.checkpoints import layout
 from ...each_case import each_case
 
 
-@each_case("number", [1, 7, 99_999_999, 10**9, layout.LAST])
+@each_case("number", [1, 7, 99_999_999, 10**9, layout.LAST_GENERATION])
 def test_a_generation_has_one_name(number):
     assert layout.generation_of(layout.generation_file(number)) == number
 

@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from tensord.interpreter.checkpoints.manifest import FRAME, HEADER, MAGIC, encode_manifest, read_manifest
+from tensord.interpreter.checkpoints.manifest import FRAME_BYTES, HEADER, MAGIC, encode_manifest, read_manifest
 from tensord.interpreter.checkpoints.record import CheckpointLimits, Generation, ValueRecord
 from tensord.interpreter.errors import FileError, MetadataError, QuotaError
 from tensord.interpreter.files.tensor_file import TensorFile
@@ -71,7 +71,7 @@ def test_values_that_overlap_are_not_written():
 def test_frames_are_short():
     content = encode_manifest(random_generation(random.Random(1), 3000), CheckpointLimits())
     assert len(frames_of(content)) > 3
-    assert len(content) > 4 * FRAME
+    assert len(content) > 4 * FRAME_BYTES
 
 
 def row(name="a", dtype="int8", shape=(4,), index=0, offset=0, crc=0, packed=b""):

@@ -9,12 +9,12 @@ import pytest
 
 from tensord.interpreter.checkpoints import layout, verification
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
-from tensord.interpreter.checkpoints.repacking import LARGE
+from tensord.interpreter.checkpoints.repacking import LARGE_VALUE_BYTES
 from tensord.interpreter.types.meta import Meta
 
 from .histories import array, content_of, last, write
 
-CONTENT = {"large": array(LARGE // 4 + 5), "a": array(3), "b": array(3, 1), "e": array(0), "r": "text"}
+CONTENT = {"large": array(LARGE_VALUE_BYTES // 4 + 5), "a": array(3), "b": array(3, 1), "e": array(0), "r": "text"}
 
 
 @pytest.fixture

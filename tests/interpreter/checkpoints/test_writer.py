@@ -12,7 +12,7 @@ import pytest
 from tensord.interpreter.checkpoints import layout, values_writer
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.record import CheckpointLimits
-from tensord.interpreter.checkpoints.repacking import LARGE
+from tensord.interpreter.checkpoints.repacking import LARGE_VALUE_BYTES
 from tensord.interpreter.errors import FileError, MetadataError, QuotaError
 from tensord.interpreter.types.meta import DTYPES, Meta
 
@@ -53,8 +53,8 @@ def test_values_of_every_dtype_and_shape_come_back(directory, dtype):
 
 
 def test_a_value_comes_in_any_pieces(directory, monkeypatch):
-    monkeypatch.setattr(values_writer, "STEP", 1000)
-    value = array(3 * LARGE // 4)
+    monkeypatch.setattr(values_writer, "STEP_BYTES", 1000)
+    value = array(3 * LARGE_VALUE_BYTES // 4)
     content, at = memoryview(value).cast("B"), 0
     with directory.begin() as writer:
         writer.write("whole", meta_of(value), value)
@@ -92,7 +92,7 @@ def test_an_empty_generation_has_no_files(directory):
 
 def test_what_is_kept_is_neither_read_nor_written(directory, monkeypatch):
     with directory.begin() as writer:
-        write(writer, "large", array(LARGE))
+        write(writer, "large", array(LARGE_VALUE_BYTES))
         write(writer, "small", array(7))
         write(writer, "r", "text")
     first = last(directory)
@@ -192,19 +192,19 @@ def test_files_are_flushed_a_few_at_a_time(directory, monkeypatch):
         real(fd)
 
     monkeypatch.setattr(os, "fsync", flush)
-    monkeypatch.setattr(values_writer, "LARGE", 8)
+    monkeypatch.setattr(values_writer, "LARGE_VALUE_BYTES", 8)
     before = len(open_descriptors())
     with directory.begin() as writer:
         for number in range(100):
             write(writer, f"n{number}", array(2, number))
-    assert most - before < values_writer.TOGETHER + 3
+    assert most - before < values_writer.FILES_PER_FLUSH + 3
     assert len(last(directory).files) == 100
 
 
 # -- what makes no sense -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("nbytes", [24, LARGE + 8])
+@pytest.mark.parametrize("nbytes", [24, LARGE_VALUE_BYTES + 8])
 def test_a_value_that_is_withdrawn_leaves_nothing_behind(directory, nbytes):
     small, value = array(24), array(nbytes)
     with directory.begin() as writer:
@@ -296,7 +296,7 @@ def test_a_value_that_is_not_whole_ends_the_generation(directory):
 def test_an_exception_abandons(directory):
     def fails():
         with directory.begin() as writer:
-            write(writer, "a", array(LARGE))
+            write(writer, "a", array(LARGE_VALUE_BYTES))
             write(writer, "b", array(1))
             raise ZeroDivisionError
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.collectives import ring
-from tensord.interpreter.collectives.choice import CHUNK, DIRECT, RING, communicator_of, schedule_of
+from tensord.interpreter.collectives.choice import DIRECT, MIN_CHUNK_BYTES, RING, communicator_of, schedule_of
 from tensord.interpreter.collectives.collective import CollectiveKind, CollectiveSpec, collective
 from tensord.interpreter.collectives.over_nodes import count_of, part_of
 from tensord.interpreter.collectives.regions import cut, cut_sizes, pieces
 from tensord.interpreter.collectives.request import check_devices
-from tensord.interpreter.collectives.ring import SLICED, SLICED_OVER_NODES
+from tensord.interpreter.collectives.ring import SLICED_CHUNK_BYTES, SLICED_CHUNK_BYTES_OVER_NODES
 from tensord.interpreter.collectives.steps import CollectiveStep, Steps, without_empty
 from tensord.interpreter.collectives.values import carry_out, compute
 from tensord.interpreter.errors import MetadataError
@@ -114,17 +114,17 @@ def test_a_ring_moves_no_more_than_it_has_to_and_only_between_neighbours() -> No
 
 
 def test_large_chunks_go_around_in_two_slices() -> None:
-    ranks, size = 4, 4 * SLICED
+    ranks, size = 4, 4 * SLICED_CHUNK_BYTES
     given = collective(CollectiveKind.ALL_REDUCE, [Meta.of((size,), "int8")] * ranks, ranks)
     steps = RING.all_reduce(given)
     assert len(steps) == 2 * (ranks - 1) * 2 * ranks
-    assert {step.target.region.size for step in steps} == {SLICED // 2}
+    assert {step.target.region.size for step in steps} == {SLICED_CHUNK_BYTES // 2}
     small = collective(CollectiveKind.ALL_REDUCE, [Meta.of((size - 1,), "int8")] * ranks, ranks)
     assert len(RING.all_reduce(small)) == len(steps) // 2
 
 
 def test_over_nodes_only_chunks_of_megabytes_are_sliced() -> None:
-    for chunk, slices in ((SLICED_OVER_NODES, 2), (SLICED_OVER_NODES - 1, 1)):
+    for chunk, slices in ((SLICED_CHUNK_BYTES_OVER_NODES, 2), (SLICED_CHUNK_BYTES_OVER_NODES - 1, 1)):
         given = collective(CollectiveKind.ALL_REDUCE, [Meta.of((2 * chunk,), "int8")] * 2, 2)
         assert len(schedule_of(given, over_nodes=True).steps) == count_of(given) == 4 * slices
 
@@ -152,7 +152,7 @@ def test_slices_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
         inputs = values_of([shape] * ranks)
         given = collective_of(CollectiveKind.ALL_REDUCE, inputs, ranks)
         found = [result.tobytes() for result in results_by(RING, given, inputs)]
-        monkeypatch.setattr(ring, "SLICED", 1)
+        monkeypatch.setattr(ring, "SLICED_CHUNK_BYTES", 1)
         assert [result.tobytes() for result in results_by(RING, given, inputs)] == found
         monkeypatch.undo()
 
@@ -186,11 +186,13 @@ def test_a_step_reads_only_chunks_that_were_written_before() -> None:
 
 
 def test_size_and_ranks_decide_which_algorithm_it_is() -> None:
-    for ranks, (elements, expected) in product((2, 4), ((1, DIRECT), (CHUNK, RING))):
+    for ranks, (elements, expected) in product((2, 4), ((1, DIRECT), (MIN_CHUNK_BYTES, RING))):
         metas = [Meta.of((elements * ranks,), "int8")] * ranks
         assert communicator_of(collective(CollectiveKind.ALL_REDUCE, metas, ranks)) is expected
         assert communicator_of(collective(CollectiveKind.REDUCE_SCATTER, metas, ranks)) is DIRECT
-    assert communicator_of(collective(CollectiveKind.ALL_REDUCE, [Meta.of((CHUNK * 9,), "int8")], 1)) is DIRECT
+    assert (
+        communicator_of(collective(CollectiveKind.ALL_REDUCE, [Meta.of((MIN_CHUNK_BYTES * 9,), "int8")], 1)) is DIRECT
+    )
 
 
 def test_empty_values_take_no_step_and_have_results() -> None:

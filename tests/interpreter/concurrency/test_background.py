@@ -104,7 +104,7 @@ def test_what_is_added_while_it_looks_for_the_last_time_rouses_it(world: World, 
 
 
 def test_it_goes_on_after_an_error(world: World, monkeypatch) -> None:
-    monkeypatch.setattr(module, "DOZE", 0.0)
+    monkeypatch.setattr(module, "DOZE_INTERVAL", 0.0)
     looks: list[int] = []
 
     def look() -> bool:

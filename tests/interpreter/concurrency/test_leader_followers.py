@@ -188,7 +188,7 @@ def test_a_leader_that_leaves_wakes_all_before_the_one_that_leads_next(
     post: Letters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A letter has come that nobody has told of, behind the last round of the one who leaves."""
-    monkeypatch.setattr(leader_followers, "SLICE", 3 * WAIT)
+    monkeypatch.setattr(leader_followers, "SIGNAL_CHECK_INTERVAL", 3 * WAIT)
     told = threading.Event()
 
     def leaves() -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tensord.interpreter.concurrency.switch_interval import SHORT, SwitchInterval
+from tensord.interpreter.concurrency.switch_interval import SHORT_INTERVAL, SwitchInterval
 
 
 @pytest.fixture
@@ -23,13 +23,13 @@ def test_the_last_user_gives_it_back(interval: SwitchInterval) -> None:
     interval.shorten()
     interval.shorten()
     interval.restore()
-    assert sys.getswitchinterval() == pytest.approx(SHORT)
+    assert sys.getswitchinterval() == pytest.approx(SHORT_INTERVAL)
     interval.restore()
     assert sys.getswitchinterval() == pytest.approx(0.005)
 
 
 def test_a_shorter_one_stays(interval: SwitchInterval) -> None:
-    sys.setswitchinterval(SHORT / 2)
+    sys.setswitchinterval(SHORT_INTERVAL / 2)
     before = sys.getswitchinterval()
     interval.shorten()
     assert sys.getswitchinterval() == before

@@ -17,7 +17,7 @@ from safetensors import numpy as reference
 from tensord.interpreter.errors import FileError, TensordError
 from tensord.interpreter.files.describe import describe
 from tensord.interpreter.files.header import FileHeader, FileLimits, Format
-from tensord.interpreter.files.safetensors import DTYPES, LENGTH
+from tensord.interpreter.files.safetensors import DTYPES, LENGTH_BYTES
 from tensord.interpreter.files.tensor_file import TensorFile
 from tensord.interpreter.files.values import digest, read_array, read_range
 
@@ -117,8 +117,8 @@ def mangled(rnd: random.Random) -> bytes:
 def mangled_safetensors(arrays: Arrays, rnd: random.Random) -> bytes:
     """A safetensors file with strange values in its header."""
     content = as_safetensors(arrays, rnd)
-    end = LENGTH + int.from_bytes(content[:LENGTH], "little")
-    header = json.loads(content[LENGTH:end])
+    end = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
+    header = json.loads(content[LENGTH_BYTES:end])
     for _ in range(rnd.randrange(3)):
         replace(header, rnd)
     return safetensors(header, content[end:])

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.files.describe import describe
 from tensord.interpreter.files.header import Format
-from tensord.interpreter.files.npy import ALONE
+from tensord.interpreter.files.npy import ARRAY_NAME
 from tensord.interpreter.files.values import read_array
 from tensord.interpreter.types.meta import DTYPES, Meta
 
@@ -31,8 +31,8 @@ def test_what_numpy_writes_is_read_in_c_order_and_our_byte_order(array, order, f
     stored = np.array(array, array.dtype.newbyteorder(order), order="F" if fortran else "C")
     with opened(npy(stored, version)) as file:
         header = describe(file)
-        assert (header.format, list(header.entries), header.metadata) == (Format.NPY, [ALONE], {})
-        entry = header.entry(ALONE)
+        assert (header.format, list(header.entries), header.metadata) == (Format.NPY, [ARRAY_NAME], {})
+        entry = header.entry(ARRAY_NAME)
         assert entry.meta is Meta.of(array.shape, array.dtype)
         read = read_array(file, entry)
     assert read.flags.c_contiguous
@@ -43,7 +43,7 @@ def test_what_numpy_writes_is_read_in_c_order_and_our_byte_order(array, order, f
 def test_an_array_of_one_dimension_is_direct_in_either_order():
     header = GOOD.replace("False", "True")
     with opened(npy_of(header, bytes(8))) as file:
-        assert describe(file).entry(ALONE).is_direct
+        assert describe(file).entry(ARRAY_NAME).is_direct
 
 
 HOSTILE = {
@@ -124,9 +124,9 @@ def test_objects_are_never_read(raw):
         with pytest.raises(
             MetadataError, match=r"w\.npy: tensor 'array' holds Python objects, whose pickles could run any"
         ):
-            header.entry(ALONE)
+            header.entry(ARRAY_NAME)
         with pytest.raises(MetadataError, match="holds Python objects"):
-            read_array(file, header.entries[ALONE])
+            read_array(file, header.entries[ARRAY_NAME])
 
 
 def test_a_pickle_is_no_file_of_tensors():
@@ -154,16 +154,16 @@ def test_a_pickle_is_no_file_of_tensors():
 def test_a_dtype_that_tensord_has_not_is_an_error_when_it_is_asked_for_or_raw_bits(array, why, raw):
     with opened(npy(array)) as file:
         with pytest.raises(MetadataError, match=f"tensor 'array' .*{why}"):
-            describe(file).entry(ALONE)
+            describe(file).entry(ARRAY_NAME)
         header = describe(file, raw=True)
         if raw is None:
             with pytest.raises(MetadataError, match=why):
-                header.entry(ALONE)
+                header.entry(ARRAY_NAME)
         else:
-            assert repr(header.entry(ALONE).meta) == raw
-            assert read_array(file, header.entry(ALONE)).tobytes() == array.tobytes()
+            assert repr(header.entry(ARRAY_NAME).meta) == raw
+            assert read_array(file, header.entry(ARRAY_NAME)).tobytes() == array.tobytes()
 
 
 def test_raw_bits_of_the_other_byte_order_are_turned():
     with opened(npy(np.array([1], ">M8[s]"))) as file:
-        assert read_array(file, describe(file, raw=True).entry(ALONE)).tolist() == [1]
+        assert read_array(file, describe(file, raw=True).entry(ARRAY_NAME)).tolist() == [1]

@@ -46,7 +46,7 @@ def test_any_portions_give_the_same_bytes(sizes, is_deflated, level, around):
 
 
 def test_what_is_inflated_at_a_time_is_bounded(monkeypatch):
-    monkeypatch.setattr(pieces, "OUTPUT", 100)
+    monkeypatch.setattr(pieces, "OUTPUT_BYTES", 100)
     most = []
     real = zlib.decompressobj
 
@@ -103,7 +103,7 @@ def test_empty_blocks_are_passed_over():
 
 def test_bytes_behind_the_last_block_are_noticed_wherever_reading_has_stopped():
     stored = EMPTY_BLOCK * 817 + b"\1\6\0\xf9\xffabcdef"
-    assert len(stored) == pieces.FIRST
+    assert len(stored) == pieces.FIRST_INPUT_BYTES
     for behind in (0, 1, 100_000):
         piece = FilePiece(0, len(stored) + behind, 6, True, zlib.crc32(b"abcdef"))
         with opened(stored + bytes(behind)) as file:

@@ -40,7 +40,7 @@ def test_a_closed_descriptor_and_one_that_cannot_be_read_are_errors_with_the_nam
 
 
 def test_ranges_are_read_in_pieces(monkeypatch):
-    monkeypatch.setattr(tensor_file, "PIECE", 7)
+    monkeypatch.setattr(tensor_file, "MAX_IO_BYTES", 7)
     content = bytes(range(200))
     with opened(content) as file:
         target = bytearray(100)

@@ -11,7 +11,7 @@ import pytest
 
 from tensord.interpreter.errors import MetadataError, QuotaError, TensordError
 from tensord.interpreter.files.header import FileLimits
-from tensord.interpreter.files.zip_directory import END, LOCAL, MEMBER, read_directory
+from tensord.interpreter.files.zip_directory import DIRECTORY_HEADER, END_RECORD, LOCAL_HEADER, read_directory
 
 from ...each_case import each_case
 from .sound_files import archive, opened, patched
@@ -82,9 +82,9 @@ HOSTILE = {
 
 def test_members_come_in_the_order_of_the_file_with_the_place_of_their_bytes():
     content = bytearray(SOUND)
-    directory = SOUND[DIRECTORY : -END.size]
+    directory = SOUND[DIRECTORY : -END_RECORD.size]
     half = SECOND_MEMBER - DIRECTORY
-    content[DIRECTORY : -END.size] = directory[half:] + directory[:half]
+    content[DIRECTORY : -END_RECORD.size] = directory[half:] + directory[:half]
     with opened(bytes(content)) as file:
         members = read_directory(file, FileLimits())
         assert [name for name, _ in members] == list(TWO)
@@ -135,17 +135,17 @@ def test_sizes_may_stand_behind_a_member(method):
 def long_archive(*, count: int = 1, locator: int = 0, size: int = 5, said: int = 5) -> bytes:
     """An archive of one member with long numbers everywhere, some of them wrong."""
     extra = struct.pack("<2H2Q", 1, 16, said, said)
-    local = LOCAL.pack(b"PK\x03\x04", 45, 0, 0, 0, 0, zlib.crc32(b"first"), 2**32 - 1, 2**32 - 1, 5, len(extra))
+    local = LOCAL_HEADER.pack(b"PK\x03\x04", 45, 0, 0, 0, 0, zlib.crc32(b"first"), 2**32 - 1, 2**32 - 1, 5, len(extra))
     local += b"a.npy" + extra + b"first"
     extra = struct.pack("<2H3Q", 1, 24, size, size, 0)
     full = 2**32 - 1
     crc = zlib.crc32(b"first")
-    member = MEMBER.pack(b"PK\x01\x02", 45, 45, 0, 0, 0, 0, crc, full, full, 5, len(extra), 0, 0, 0, 0, full)
+    member = DIRECTORY_HEADER.pack(b"PK\x01\x02", 45, 45, 0, 0, 0, 0, crc, full, full, 5, len(extra), 0, 0, 0, 0, full)
     member += b"a.npy" + extra
     at = len(local) + len(member)
     end = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, len(member), len(local))
     end += struct.pack("<4sLQL", b"PK\x06\x07", 0, at + locator, 1)
-    return local + member + end + END.pack(b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, full, full, 0)
+    return local + member + end + END_RECORD.pack(b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, full, full, 0)
 
 
 def test_long_numbers_are_read_where_they_stand():
@@ -163,12 +163,12 @@ def test_long_numbers_are_read_where_they_stand():
         (long_archive(locator=2**63), "zip64 locator leads nowhere"),
         (long_archive(size=2**60, said=2**60), "does not lie before the directory"),
         (long_archive(said=6), "is another one by its own header"),
-        (patched(long_archive(), -END.size - 20 - 56 + 4, b"\xff"), "zip64 record is malformed"),
-        (patched(long_archive(), -END.size - 20 - 56, b"QK"), "zip64 record is malformed"),
-        (patched(long_archive(), -END.size - 20 - 56 + 16, number(1, 4)), "zip64 record is malformed"),
-        (patched(long_archive(), -END.size - 20 - 56 + 20, number(1, 4)), "zip64 record is malformed"),
-        (patched(long_archive(), -END.size - 20 - 56 + 24, number(2, 8)), "zip64 record is malformed"),
-        (patched(long_archive(), -END.size - 4, number(2, 4)), "zip64 locator leads nowhere"),
+        (patched(long_archive(), -END_RECORD.size - 20 - 56 + 4, b"\xff"), "zip64 record is malformed"),
+        (patched(long_archive(), -END_RECORD.size - 20 - 56, b"QK"), "zip64 record is malformed"),
+        (patched(long_archive(), -END_RECORD.size - 20 - 56 + 16, number(1, 4)), "zip64 record is malformed"),
+        (patched(long_archive(), -END_RECORD.size - 20 - 56 + 20, number(1, 4)), "zip64 record is malformed"),
+        (patched(long_archive(), -END_RECORD.size - 20 - 56 + 24, number(2, 8)), "zip64 record is malformed"),
+        (patched(long_archive(), -END_RECORD.size - 4, number(2, 4)), "zip64 locator leads nowhere"),
         (patched(long_archive(), -6, number(3, 4)), "zip64 record says something else than its end"),
     ],
 )

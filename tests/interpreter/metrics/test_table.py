@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tensord.interpreter.metrics.bounds import LONGEST, OTHER, Bounds
+from tensord.interpreter.metrics.bounds import MAX_LABEL_LENGTH, OTHER_LABEL, Bounds
 from tensord.interpreter.metrics.family import BOUNDS_NS, Figures, Histogram, MetricKind, bucket_bounds
 from tensord.interpreter.metrics.table import FAMILIES
 
@@ -52,11 +52,11 @@ def test_ops_beyond_the_bound_are_one_that_never_falls() -> None:
     before = tally([["Transfer", 3, [], 0], ["add", 0, [], 0], ["mul", 5, [], 0], ["sub", 7, [], 0]])
     after = tally([["Transfer", 3, [], 0], ["add", 1, [], 0], ["mul", 5, [], 0], ["sub", 7, [], 0], ["exp", 2, [], 0]])
     name, bounds = "tensord_instructions_total", Bounds(ops=2)
-    assert samples(name, Figures(before, bounds=bounds)) == {("Transfer", "done"): 3, (OTHER, "done"): 12}
+    assert samples(name, Figures(before, bounds=bounds)) == {("Transfer", "done"): 3, (OTHER_LABEL, "done"): 12}
     assert samples(name, Figures(after, bounds=bounds)) == {
         ("Transfer", "done"): 3,
         ("add", "done"): 1,
-        (OTHER, "done"): 14,
+        (OTHER_LABEL, "done"): 14,
     }
 
 
@@ -68,7 +68,7 @@ def test_other_ends_are_told_apart_by_status() -> None:
         ("add", "done"): 4,
         ("add", "failed"): 1,
         ("add", "skipped"): 2,
-        (OTHER, "cancelled"): 3,
+        (OTHER_LABEL, "cancelled"): 3,
     }
 
 
@@ -76,16 +76,16 @@ def test_the_largest_sessions_have_labels_and_the_rest_is_summed_up() -> None:
     rows = [session(1, 5), session(2, 50), session(3, 500, "a\nb" + "x" * 200), session(4, 7)]
     found = samples("tensord_session_bytes", Figures({"up": 1}, rows, bounds=Bounds(sessions=2)))
     (long,) = [client for number, client in found if number == "3"]
-    assert found == {("2", "train.py"): 50, ("3", long): 500, (OTHER, OTHER): 12}
+    assert found == {("2", "train.py"): 50, ("3", long): 500, (OTHER_LABEL, OTHER_LABEL): 12}
     assert long.startswith("a b")
-    assert len(long) == LONGEST
+    assert len(long) == MAX_LABEL_LENGTH
 
 
 def test_bytes_by_device_are_those_of_the_sessions_that_have_labels() -> None:
     held = [(1, "cpu:0", 5), (2, "cpu:0", 40), (2, "sim:0", 10), (0, "cpu:0", 3)]
     figures = Figures({"up": 1}, [session(1, 5), session(2, 50)], held=held, bounds=Bounds(sessions=1))
     assert samples("tensord_session_device_bytes", figures) == {
-        (OTHER, OTHER, "cpu:0"): 8,
+        (OTHER_LABEL, OTHER_LABEL, "cpu:0"): 8,
         ("2", "train.py", "cpu:0"): 40,
         ("2", "train.py", "sim:0"): 10,
     }

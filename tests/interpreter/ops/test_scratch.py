@@ -17,8 +17,8 @@ import pytest
 
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.schema.infer import infer_once
-from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, BoundKernel, OpDef, find
-from tensord.interpreter.schema.pieces import PIECE, in_pieces, length_of_pieces
+from tensord.interpreter.schema.opdef import REGISTRY, UNCOUNTED_BYTES, BoundKernel, OpDef, find
+from tensord.interpreter.schema.pieces import MAX_PIECE, in_pieces, length_of_pieces
 from tensord.interpreter.schema.scratch import largest
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.host.blas import BLAS
@@ -87,11 +87,11 @@ def complaints(case: Case, declared: int, whole: list[int], pieces: list[int]) -
     """What is wrong with what an op declares."""
     kinds = [f"{x.dtype}{x.shape}" if isinstance(x, np.ndarray) else x for x in case.operands]
     what, found = f"{case.op} {kinds} {case.attributes}", []
-    if max(whole) > (declared + UNNOTICED) * 9 // 8:
+    if max(whole) > (declared + UNCOUNTED_BYTES) * 9 // 8:
         found.append(f"{what} takes {whole}, declares {declared}")
-    if max(pieces, default=0) > UNNOTICED:
+    if max(pieces, default=0) > UNCOUNTED_BYTES:
         found.append(f"{what} takes {pieces} in pieces")
-    if case.traced and not pieces and case.op not in GENEROUS and declared > 4 * max(whole) + UNNOTICED:
+    if case.traced and not pieces and case.op not in GENEROUS and declared > 4 * max(whole) + UNCOUNTED_BYTES:
         found.append(f"{what} declares {declared}, takes {whole}")
     return found
 
@@ -139,7 +139,7 @@ def test_what_lapack_takes_by_itself_is_declared(name: str) -> None:
 @each_case("name", sorted(name for name, op in REGISTRY.items() if op.pointwise and op.scratch))
 def test_an_op_gives_in_pieces_what_it_gives_at_once(name: str, make: Any) -> None:
     """Also written over an operand, and with operands that broadcast or are not packed."""
-    op, length = find(name), PIECE // 16
+    op, length = find(name), MAX_PIECE // 16
     count = length * 3 // 2
     dtypes = ["bool", *["float64"] * 2] if name == "where" else ["float64"] * op.inputs
     operands = [np.abs(make((2, count), dtype, seed)).astype(dtype) for seed, dtype in enumerate(dtypes)]

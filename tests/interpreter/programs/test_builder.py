@@ -15,7 +15,7 @@ from tensord.interpreter.errors import (
     ProtocolError,
     QuotaError,
 )
-from tensord.interpreter.programs.builder import LONGEST, PARTS, SLOTS, TEXT, Builder
+from tensord.interpreter.programs.builder import MAX_NAME_LENGTH, MAX_PARTS, MAX_SLOTS, MAX_TEXT_LENGTH, Builder
 from tensord.interpreter.programs.numbers import ARITHMETIC
 from tensord.interpreter.programs.program import NO_DEVICE, Program
 from tensord.interpreter.schema.infer import InferCache
@@ -159,7 +159,7 @@ def test_each_arithmetic_can_be_had(op):
     assert builder.number(kind, op, (1,) * ARITHMETIC[op][0]) == 4
 
 
-@each_case("name", ["x" * (LONGEST + 1), "a\nb", "\0", "\ud800", 1, None, b"x"])
+@each_case("name", ["x" * (MAX_NAME_LENGTH + 1), "a\nb", "\0", "\ud800", 1, None, b"x"])
 def test_a_name_is_a_short_printable_text(name):
     refuses(Builder(), ProtocolError, "not a name", lambda b: b.number("int", "parameter", name=name))
     refuses(Builder(), ProtocolError, "not a name", lambda b: b.parameter(VECTOR, name=name))
@@ -185,7 +185,7 @@ def test_parameters_come_first():
     refuses(builder, ProtocolError, "parameters come before", lambda b: b.parameter(VECTOR))
 
 
-@each_case("device", [-1, SLOTS, 1.0, True, "d0", None, HUGE], ids=kinds)
+@each_case("device", [-1, MAX_SLOTS, 1.0, True, "d0", None, HUGE], ids=kinds)
 def test_devices_are_slots(device):
     builder = with_parameters(VECTOR)
     refuses(builder, ProtocolError, "not a device", lambda b: b.parameter(VECTOR, device))
@@ -354,7 +354,7 @@ def test_a_print_has_none_in_a_part_for_each_value():
         refuses(builder, MetadataError, "surrogate", lambda b, p=parts, s=sep: b.print(p, [], s))
 
 
-@each_case("slot", [-1, SLOTS, True, 1.0, None, HUGE], ids=kinds)
+@each_case("slot", [-1, MAX_SLOTS, True, 1.0, None, HUGE], ids=kinds)
 def test_chains_and_callbacks_are_slots(slot):
     builder = with_parameters(VECTOR)
     refuses(builder, ProtocolError, "not a chain", lambda b: b.print([None], [0], chain=slot))
@@ -375,7 +375,7 @@ def test_there_are_as_many_steps_as_the_limit_says():
 
 
 def test_there_are_as_many_operands_as_the_limit_says(monkeypatch):
-    monkeypatch.setattr("tensord.interpreter.programs.builder.OPERANDS", 5)
+    monkeypatch.setattr("tensord.interpreter.programs.builder.MAX_OPERANDS", 5)
     builder = with_parameters(VECTOR)
     builder.op("add", [0, 0])
     builder.effect(0, [0, 0])
@@ -385,11 +385,18 @@ def test_there_are_as_many_operands_as_the_limit_says(monkeypatch):
 
 def test_prints_and_effects_have_limits():
     builder = with_parameters(VECTOR)
-    for parts, sep in ((["x"] * (PARTS + 1), ""), (["x" * TEXT], " "), (["x"] * 2, "y" * TEXT)):
+    for parts, sep in (
+        (["x"] * (MAX_PARTS + 1), ""),
+        (["x" * MAX_TEXT_LENGTH], " "),
+        (["x"] * 2, "y" * MAX_TEXT_LENGTH),
+    ):
         refuses(
-            builder, QuotaError, f"{PARTS} parts, and {TEXT} characters", lambda b, p=parts, s=sep: b.print(p, [], s)
+            builder,
+            QuotaError,
+            f"{MAX_PARTS} parts, and {MAX_TEXT_LENGTH} characters",
+            lambda b, p=parts, s=sep: b.print(p, [], s),
         )
-    refuses(builder, QuotaError, f"{PARTS} values", lambda b: b.effect(0, [0] * (PARTS + 1)))
+    refuses(builder, QuotaError, f"{MAX_PARTS} values", lambda b: b.effect(0, [0] * (MAX_PARTS + 1)))
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from tensord.interpreter.errors import MetadataError, MetadataTypeError, ProtocolError, QuotaError
 from tensord.interpreter.programs.builder import Builder
-from tensord.interpreter.programs.constructs import DEEPEST, layout
+from tensord.interpreter.programs.constructs import MAX_BLOCK_DEPTH, layout
 from tensord.interpreter.programs.parse import parse
 from tensord.interpreter.programs.passes.rebuilding import rebuilt
 from tensord.interpreter.programs.program import Program
@@ -149,7 +149,7 @@ def test_arithmetic_is_done_outside_of_blocks(op):
 
 def test_blocks_nest_some_levels_deep():
     builder = Builder()
-    for _ in range(DEEPEST):
+    for _ in range(MAX_BLOCK_DEPTH):
         builder = builder.block()
     with pytest.raises(QuotaError, match="nested"):
         builder.block()
@@ -183,11 +183,11 @@ def test_blocks_without_a_step_are_bounded():
 
 def test_blocks_that_only_begin_are_bounded():
     reader = RecordsReader()
-    for _ in range(DEEPEST):
+    for _ in range(MAX_BLOCK_DEPTH):
         reader.add(("block",))
     with pytest.raises(QuotaError, match="nested at most 16 levels"):
         reader.add(("block",))
-    assert reader.weight() == DEEPEST
+    assert reader.weight() == MAX_BLOCK_DEPTH
 
 
 def test_a_program_counts_for_what_its_records_have_counted_for():

@@ -9,9 +9,9 @@ import pytest
 from tensord.interpreter.errors import MetadataTypeError, ProtocolError
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.convention import (
-    DEEPEST,
-    LONGEST,
-    NODES,
+    MAX_DEPTH,
+    MAX_NODES,
+    MAX_TEXT_LENGTH,
     ArgumentSlot,
     CallingConvention,
     Fixed,
@@ -111,9 +111,9 @@ def deep(levels: int) -> Any:
         of("named", "S)", ("a",), (("fixed", 1, None),)),
         of("fields", "S", ("__class__",), (("fixed", 1, None),)),
         of("fields", "S", (), (("fixed", 1, None),)),
-        of("fixed", "x" * (LONGEST + 1), None),
-        of("list", "", (), (("fixed", 1, None),) * (NODES + 1)),
-        of(*deep(DEEPEST + 1)),
+        of("fixed", "x" * (MAX_TEXT_LENGTH + 1), None),
+        of("list", "", (), (("fixed", 1, None),) * (MAX_NODES + 1)),
+        of(*deep(MAX_DEPTH + 1)),
         of(*deep(5000)),
         (5, *ARGUMENTS, ("fixed", None, None)),
         ("f", ("x", "x"), (("parameter", 0, None), ("parameter", 1, None)), (), (), ("fixed", None, None)),
@@ -134,9 +134,9 @@ def test_what_is_no_convention_for_the_program_is_refused(wire: Any) -> None:
         (Fixed(2**70), "the result is a int"),
         (Nested("dict", "", ("a", (1, 2)), (X, X)), "the result has the key tuple"),
         (Nested("list", "", (), (Fixed(b""),)), r"the result\.0 is a bytes"),
-        (Fixed("x" * (LONGEST + 1)), "longer than 65536 characters"),
+        (Fixed("x" * (MAX_TEXT_LENGTH + 1)), "longer than 65536 characters"),
         (Fixed("\ud800"), "no Unicode"),
-        (Nested("list", "", (), (X,) * NODES), "more than 4096 parts"),
+        (Nested("list", "", (), (X,) * MAX_NODES), "more than 4096 parts"),
     ],
 )
 def test_what_cannot_travel_says_where_it_is(node: Any, said: str) -> None:

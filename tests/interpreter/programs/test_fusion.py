@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tensord.interpreter.programs.fusion import LEAST_BYTES, REACH, STEPS, Fusion, find_fusions
+from tensord.interpreter.programs.fusion import LEAST_BYTES, MAX_DISTANCE, MAX_STEPS, Fusion, find_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 
@@ -132,7 +132,7 @@ def test_small_tensors_have_no_fusions(builder: Writer) -> None:
 
 def test_a_step_waits_for_others_of_its_fusion_a_while_only(builder: Writer) -> None:
     value = builder.call("sqrt", 0)
-    for _ in range(REACH + 1):
+    for _ in range(MAX_DISTANCE + 1):
         builder.call("sum", 1)
     assert not fusions(builder.finish([builder.call("exp", value)]))
 
@@ -145,7 +145,7 @@ def test_a_long_chain_is_cut_and_found_in_time(builder: Writer) -> None:
     before = perf_counter()
     found = fusions(program)
     assert perf_counter() - before < 20  # not quadratic
-    assert {len(fusion.steps) for fusion in found[:-1]} == {STEPS}
+    assert {len(fusion.steps) for fusion in found[:-1]} == {MAX_STEPS}
     assert sum(len(fusion.steps) for fusion in found) == 2000
 
 

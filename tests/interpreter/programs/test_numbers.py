@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataOverflowError, MetadataTypeError
-from tensord.interpreter.programs.numbers import ARITHMETIC, BITS, Number, evaluate, kinds_of
+from tensord.interpreter.programs.numbers import ARITHMETIC, MAX_BITS, Number, evaluate, kinds_of
 
 from ...each_case import each_case
 
@@ -119,17 +119,17 @@ def test_no_integer_takes_long_to_make():
     squares = [Number("int", "mul", (slot, slot)) for slot in range(1000)]
     powers = [Number("int", "pow", (slot, slot)) for slot in range(1000)]
     for chain in (squares, powers):
-        with pytest.raises(MetadataOverflowError, match=f"more than {BITS} bits"):
+        with pytest.raises(MetadataOverflowError, match=f"more than {MAX_BITS} bits"):
             evaluate([*of(2**64 - 1), *chain], [])
 
 
-@each_case(("base", "exponent"), [(2, BITS - 1), (1, 2**64 - 1), (-1, 2**63), (0, 2**64 - 1), (3, True)])
+@each_case(("base", "exponent"), [(2, MAX_BITS - 1), (1, 2**64 - 1), (-1, 2**63), (0, 2**64 - 1), (3, True)])
 def test_powers_within_the_bound_are_made(base, exponent):
     assert evaluate([*of(base, exponent), Number("int", "pow", (0, 1))], [])[-1] == base**exponent
 
 
 def test_integers_grow_to_the_bound_and_not_beyond():
-    numbers = [*of(2, BITS - 1), Number("int", "pow", (0, 1)), Number("int", "mul", (2, 0))]
-    assert evaluate(numbers[:3], [])[-1] == 2 ** (BITS - 1)
+    numbers = [*of(2, MAX_BITS - 1), Number("int", "pow", (0, 1)), Number("int", "mul", (2, 0))]
+    assert evaluate(numbers[:3], [])[-1] == 2 ** (MAX_BITS - 1)
     with pytest.raises(MetadataOverflowError):
         evaluate(numbers, [])

@@ -15,8 +15,8 @@ from tensord.interpreter.errors import (
     TensordError,
 )
 from tensord.interpreter.programs import parse as parse_module
-from tensord.interpreter.programs.builder import LONGEST, PARTS, TEXT, Builder
-from tensord.interpreter.programs.parse import LINE, LINES, SIZE, parse
+from tensord.interpreter.programs.builder import MAX_NAME_LENGTH, MAX_PARTS, MAX_TEXT_LENGTH, Builder
+from tensord.interpreter.programs.parse import MAX_LINE_LENGTH, MAX_LINES, MAX_PROGRAM_LENGTH, parse
 from tensord.interpreter.schema.infer import MAX_OPERANDS
 from tensord.interpreter.types.meta import Meta
 
@@ -305,19 +305,27 @@ def test_a_long_line_is_refused_at_once(text):
 
 def test_the_longest_line_that_a_builder_makes_is_read():
     builder = Builder()
-    builder.parameter(Meta.of((1,), "int8"), name='"' * LONGEST)
-    builder.print([None] * (PARTS - 1) + ["\U000e0001" * (TEXT - 1)], [0] * (PARTS - 1))
-    builder.effect(0, [0] * PARTS)
-    builder.op("concat", [0] * MAX_OPERANDS, {"axis": 0}, location="\0" * LINE)
+    builder.parameter(Meta.of((1,), "int8"), name='"' * MAX_NAME_LENGTH)
+    builder.print([None] * (MAX_PARTS - 1) + ["\U000e0001" * (MAX_TEXT_LENGTH - 1)], [0] * (MAX_PARTS - 1))
+    builder.effect(0, [0] * MAX_PARTS)
+    builder.op("concat", [0] * MAX_OPERANDS, {"axis": 0}, location="\0" * MAX_LINE_LENGTH)
     builder.op("getitem", [0], {"index": (slice(-(2**63), -(2**63), -(2**63)), *[None] * 63)})
     program = builder.finish([])
     assert parse(str(program)) == program
 
 
 def test_a_text_and_its_lines_have_limits():
-    refused("#" * (LINE + 1) + "\n" + HEAD + "return", QuotaError, f"line 1: a line has at most {LINE} characters")
-    refused("\n" * LINES + HEAD + "return", QuotaError, f"and {LINES} lines")
-    refused(HEAD + "return\n" + ("#" * (LINE // 2) + "\n") * (2 * SIZE // LINE), QuotaError, f"{SIZE} characters")
+    refused(
+        "#" * (MAX_LINE_LENGTH + 1) + "\n" + HEAD + "return",
+        QuotaError,
+        f"line 1: a line has at most {MAX_LINE_LENGTH} characters",
+    )
+    refused("\n" * MAX_LINES + HEAD + "return", QuotaError, f"and {MAX_LINES} lines")
+    refused(
+        HEAD + "return\n" + ("#" * (MAX_LINE_LENGTH // 2) + "\n") * (2 * MAX_PROGRAM_LENGTH // MAX_LINE_LENGTH),
+        QuotaError,
+        f"{MAX_PROGRAM_LENGTH} characters",
+    )
 
 
 def test_there_are_as_many_steps_as_a_builder_takes(monkeypatch):

@@ -11,7 +11,7 @@ import zmq.auth
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.whole_file import write_whole
 from tensord.interpreter.wire import keys
-from tensord.interpreter.wire.keys import PUBLIC, create, is_key, read_public, read_secret
+from tensord.interpreter.wire.keys import PUBLIC_SUFFIX, create, is_key, read_public, read_secret
 
 from ...full_disk import longest_file
 
@@ -47,7 +47,7 @@ def test_on_a_full_disk_there_is_no_key_and_nothing_in_the_way_of_a_later_one(tm
 
 def test_without_the_public_key_there_is_no_secret_one(tmp_path, monkeypatch):
     def refuse(path, *rest, **options):
-        if path.suffix == PUBLIC:
+        if path.suffix == PUBLIC_SUFFIX:
             raise OSError(28, "No space left on device", str(path))
         write_whole(path, *rest, **options)
 

@@ -13,7 +13,7 @@ from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.fusion import Fusion, find_fusions
 from tensord.interpreter.programs.program import Program
-from tensord.interpreter.schema.opdef import UNNOTICED, find
+from tensord.interpreter.schema.opdef import UNCOUNTED_BYTES, find
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.host.fused_kernel import CACHE, FusedKernel
 
@@ -132,7 +132,7 @@ def test_scratch_counts_what_kernels_take_for_pieces_that_cannot_be_shorter() ->
     builder = Writer()
     x = builder.parameter(Meta.of((8, 1 << 16), "float64"))
     program, fusion = fused(builder, builder.call("std", x, axis=-1), builder.call("max", x, axis=-1))
-    assert FusedKernel(program, fusion).scratch >= 2 * UNNOTICED
+    assert FusedKernel(program, fusion).scratch >= 2 * UNCOUNTED_BYTES
 
 
 def by_rows(seed: int) -> Program:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import CancelledError, MetadataError, ProtocolError, QuotaError, TensordError
-from tensord.interpreter.programs.builder import STEPS, Builder
+from tensord.interpreter.programs.builder import MAX_STEPS, Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.programs.records import wire_records
 from tensord.interpreter.wire.messages import Atomic, Chain, Effect, Fetch, Release, Restart, Wait, encode_message
@@ -536,7 +536,7 @@ def test_the_runs_of_a_group_have_a_bounded_number_of_steps(bare: Bare, inside: 
         group = [*parts_of(program_id, program), Link(routine, program_id, ("cpu:0",), (), LINE)]
     else:
         routine = link(client, program)
-    outputs = [run_message(client, routine, program, (x,)) for _ in range(STEPS // 1000 + 1)]
+    outputs = [run_message(client, routine, program, (x,)) for _ in range(MAX_STEPS // 1000 + 1)]
     client.send(Atomic([encode_message(one) for one in (*group, *outputs)]))
     error = error_of(client, outputs[0].outputs[0])
     assert isinstance(error, QuotaError)

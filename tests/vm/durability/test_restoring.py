@@ -11,7 +11,7 @@ import pytest
 
 import tensord as td
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
-from tensord.interpreter.checkpoints.record import INNER
+from tensord.interpreter.checkpoints.record import INNER_SEPARATOR
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.durability import restoring
 from tensord.vm.durability.contents import CAPTURED, DEVICE, DEVICES, OF, SAME
@@ -97,8 +97,8 @@ def test_a_routine_captures_what_belongs_to_it_under_whatever_names(make_session
         path, name = tmp_path / str(owner), "add (captured 0)"
         write(path, {name: {OF: owner} if owner else {}}, {"add": (text, {**fields, CAPTURED: (name,)})})
         assert set(s.restore(path)["failed"]) == (set() if owner == "add" else {"add"})
-    write(tmp_path / "inner", {f"x{INNER}": {}, "y": {}}, {})
-    assert set(s.restore(tmp_path / "inner")["failed"]) == {f"x{INNER}"}
+    write(tmp_path / "inner", {f"x{INNER_SEPARATOR}": {}, "y": {}}, {})
+    assert set(s.restore(tmp_path / "inner")["failed"]) == {f"x{INNER_SEPARATOR}"}
     with pytest.raises(td.MetadataError, match="has no 'add"):
         s.restore(tmp_path / "add", "add (captured 0)")
 

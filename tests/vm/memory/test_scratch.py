@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import DeviceMemoryError
-from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, OpDef, register
+from tensord.interpreter.schema.opdef import REGISTRY, UNCOUNTED_BYTES, OpDef, register
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.pool import PooledDevice
 from tensord.vm.model.instruction import Instruction
@@ -18,7 +18,7 @@ from tensord.vm.reporting.invariants import violations
 
 from ..bare_engine import Bare, Client
 
-COUNT = UNNOTICED // 8  # float64 elements of a tensor here
+COUNT = UNCOUNTED_BYTES // 8  # float64 elements of a tensor here
 SIZE = 8 * COUNT
 META = ((COUNT,), "float64")
 SCRATCH = 2 * SIZE

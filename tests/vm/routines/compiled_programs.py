@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs.fusion import Fusion, find_fusions
-from tensord.interpreter.programs.program import NO_OPS, Program
+from tensord.interpreter.programs.program import NON_OP_STEPS, Program
 from tensord.interpreter.schema.infer import InferCache
 from tensord.interpreter.schema.opdef import find
 from tensord.vm.model.plan import Plan
@@ -34,7 +34,7 @@ def parts() -> Parts:
 def plan_of(program: Program, position: int) -> Plan | None:
     """The plan of a step; None if it is no op."""
     step = program.steps[position]
-    if step.op in NO_OPS:
+    if step.op in NON_OP_STEPS:
         return None
     operands, targets = metas_of(program, position)
     device = parts().engine.devices["cpu:0"]

@@ -146,7 +146,7 @@ def test_a_program_is_cut_in_slices() -> None:
 
 
 def test_fusions_are_found_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fusion, "SLICE", 10)
+    monkeypatch.setattr(fusion, "STEPS_PER_SLICE", 10)
     program = chain_of(55)
     slices = list(fusion.finding_fusions(program, least=1))
     assert len(slices) > 55 // 10

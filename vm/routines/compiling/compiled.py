@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from ....interpreter.programs.fusion import Fusion
-from ....interpreter.programs.passes.table import IN_SEGMENTS
+from ....interpreter.programs.passes.table import SEGMENT_PASSES
 from ....interpreter.programs.program import Program
 from .recipe import Recipe
 from .segments import SHORTEST, Piece
@@ -51,12 +51,12 @@ class CompiledPrograms:
         self.steps = 0
         self.found: OrderedDict[tuple[str, tuple[str, ...], frozenset[str]], Compiled] = OrderedDict()
 
-    def of(self, program: Program, devices: tuple[str, ...], passes: frozenset[str] = IN_SEGMENTS) -> Compiled:
+    def of(self, program: Program, devices: tuple[str, ...], passes: frozenset[str] = SEGMENT_PASSES) -> Compiled:
         """The compiled parts of a program, with these passes in its segments; empty for a new program."""
         steps = max(program.weight, 1)
         if steps > min(LARGEST, self.capacity):
             return Compiled(steps)
-        key = (program.digest, devices, passes & IN_SEGMENTS)
+        key = (program.digest, devices, passes & SEGMENT_PASSES)
         compiled = self.found.get(key)
         if compiled is not None:
             self.found.move_to_end(key)

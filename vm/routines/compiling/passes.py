@@ -12,7 +12,7 @@ from copy import copy
 from typing import Any, Final, NamedTuple
 
 from ....interpreter.programs.constructs import blocks_of
-from ....interpreter.programs.passes.table import IN_SEGMENTS, Applied, applied
+from ....interpreter.programs.passes.table import SEGMENT_PASSES, Applied, applied
 from ....interpreter.programs.program import MOVE, Program, Step
 
 CAPACITY: Final = 1 << 14  # steps of all programs in the cache; the least recently used program is dropped first
@@ -36,7 +36,7 @@ class ImprovedPrograms:
 
     def of(self, program: Program, passes: frozenset[str]) -> Improved:
         """The program after these passes, with its own lines."""
-        chosen, steps = passes - IN_SEGMENTS, max(program.weight, 1)
+        chosen, steps = passes - SEGMENT_PASSES, max(program.weight, 1)
         if not chosen or steps > min(LARGEST, self.capacity):
             return Improved(None, ())
         key = (program.digest, chosen)

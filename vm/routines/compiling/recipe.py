@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ....interpreter.programs.facts import made_by
 from ....interpreter.programs.fusion import Fusion
-from ....interpreter.programs.passes.table import IN_PLACE, IN_SEGMENTS, MEMORY_PLAN
+from ....interpreter.programs.passes.table import IN_PLACE, MEMORY_PLAN, SEGMENT_PASSES
 from ....interpreter.programs.program import Program
-from ....interpreter.schema.opdef import UNNOTICED, BoundKernel
+from ....interpreter.schema.opdef import UNCOUNTED_BYTES, BoundKernel
 from ....interpreter.types.meta import Meta
 from ...model.plan import Plan
 from .arena import ALIGNMENT, Arena
@@ -100,7 +100,7 @@ def compile_segment(
     steps: Piece,
     plans: Sequence[Plan],
     fusions: Sequence[Fusion] = (),
-    passes: frozenset[str] = IN_SEGMENTS,
+    passes: frozenset[str] = SEGMENT_PASSES,
 ) -> Recipe | None:
     """The recipe of a segment; None if its values cannot be laid out, so that the segment has to run op by op.
 
@@ -119,7 +119,7 @@ class Compiler:
         steps: Piece,
         plans: Sequence[Plan],
         fusions: Sequence[Fusion],
-        passes: frozenset[str] = IN_SEGMENTS,
+        passes: frozenset[str] = SEGMENT_PASSES,
     ) -> None:
         self.forwards = IN_PLACE in passes
         self.forwarded = 0
@@ -225,7 +225,7 @@ class Compiler:
             outputs.append(old)
         work = sum(self.plans[n - self.steps.start].work for n in fusion.steps)
         kernel = plan.device.backend.fuse(self.program, fusion, work)
-        if kernel.scratch > UNNOTICED:
+        if kernel.scratch > UNCOUNTED_BYTES:
             self.scratch = max(self.scratch, kernel.scratch)
         reads = dependences(self.program, fusion)
         return [KernelStep(position, plan, kernel, (*inputs, *outputs), reads, fusion.outputs, work)]

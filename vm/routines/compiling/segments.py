@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from ....interpreter.programs.facts import roots_of
 from ....interpreter.programs.fusion import Fusion
-from ....interpreter.programs.program import COLLECTIVES, EFFECT, HOST_CALL, MOVE, NO_OPS, PRINT, Program
-from ....interpreter.schema.opdef import DECIDED, find
+from ....interpreter.programs.program import COLLECTIVES, EFFECT, HOST_CALL, MOVE, NON_OP_STEPS, PRINT, Program
+from ....interpreter.schema.opdef import DATA_DEPENDENT_SHAPE, find
 
 LONGEST = 512  # steps of a segment: its compilation takes some milliseconds, and other sessions wait meanwhile
 SLICE = 1 << 11  # steps that are examined without a pause when a program is cut
@@ -129,11 +129,11 @@ def why_outside(program: Program, position: int) -> str:
     A step in a segment needs a kernel and results of known shapes, and writes at most one tensor in place.
     """
     step = program.steps[position]
-    if step.op in NO_OPS:
+    if step.op in NON_OP_STEPS:
         return NO_KERNEL.get(step.op, "control flow, which each run decides")
     op, operands = find(step.op), (program.metas[operand] for operand in step.operands if operand >= 0)
     if op.dynamic or None in step.results or None in operands:
-        return DECIDED
+        return DATA_DEPENDENT_SHAPE
     if len(step.into or (None,)) != 1:
         return "it writes several tensors in place"
     return "" if op.prompt else "it may take any time"
@@ -142,4 +142,4 @@ def why_outside(program: Program, position: int) -> str:
 def is_view(program: Program, position: int) -> bool:
     """Whether the step is an op whose result may be a view of its operand."""
     step = program.steps[position]
-    return step.op not in NO_OPS and step.into is None and find(step.op).view is not None
+    return step.op not in NON_OP_STEPS and step.into is None and find(step.op).view is not None

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 from ....interpreter.errors import CancelledError, KernelError, KernelIndexError, MetadataError, TensordError
 from ....interpreter.programs.constructs import FORMS, MAX_ITERATIONS, layout_of, results_of
 from ....interpreter.programs.numbers import DRAW, PARAMETER
-from ....interpreter.programs.passes.table import IN_SEGMENTS
+from ....interpreter.programs.passes.table import SEGMENT_PASSES
 from ....interpreter.programs.program import CASE, WHILE, Step
 from ....interpreter.types.meta import Meta, Scalar
 from ....interpreter.wire.message_kinds import EFFECT, RELEASE, TO_DEVICE
@@ -221,7 +221,7 @@ def linked_blocks(routine: SessionProgram, step: Step) -> tuple[LinkedBlock, ...
     effects = 0
     for block, given in zip(step.blocks, layout_of(step.op, range(len(step.operands)), step.blocks).given, strict=True):
         name = f"{routine.name}/{step.op}[{len(found)}]"
-        linked = SessionProgram(block, routine.devices, (), routine.location, name, routine.passes & IN_SEGMENTS)
+        linked = SessionProgram(block, routine.devices, (), routine.location, name, routine.passes & SEGMENT_PASSES)
         found.append(LinkedBlock(linked, given.values, given.numbers, effects))
         effects += block.effects[-1]
     return tuple(found)

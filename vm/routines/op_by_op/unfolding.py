@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....interpreter.errors import TensordError
-from ....interpreter.programs.program import COLLECTIVES, MOVE, NO_OPS, PRINT, Program, Step
+from ....interpreter.programs.program import COLLECTIVES, MOVE, NON_OP_STEPS, PRINT, Program, Step
 from ....interpreter.types.meta import Meta, OperandMeta, Scalar
 from ....interpreter.wire.fields import is_line
-from ....interpreter.wire.locations import LINE
+from ....interpreter.wire.locations import LINE_MASK
 from ....interpreter.wire.message_kinds import CALL, COLLECTIVE, EFFECT, RELEASE, TO_DEVICE
 from ....interpreter.wire.messages import Message
 from ....interpreter.wire.node_messages import Collective
@@ -66,7 +66,7 @@ class Unfolder:
     def steps(
         self, routine: SessionProgram, steps: range, ids: RunIds, numbers: Sequence[Scalar], effects: int
     ) -> Iterator[Message]:
-        program, templates, span = routine.program, routine.templates, self.location & ~LINE
+        program, templates, span = routine.program, routine.templates, self.location & ~LINE_MASK
         if program.constants:
             numbers = [program.constants.get(slot, value) for slot, value in enumerate(numbers)]
         for position in steps:
@@ -131,7 +131,7 @@ def template_of(routine: SessionProgram, position: int, engine: RunEngine) -> Te
     operands = tuple([operand if operand < 0 else variables[operand] for operand in step.operands])
     made = range(step.first, step.first + len(step.results))
     outputs = tuple([variables[value] for value in made])
-    is_op = step.op not in NO_OPS
+    is_op = step.op not in NON_OP_STEPS
     arguments = (*operands, *outputs) if is_op else ()
     released, behind = 0, []
     for variable in program.last_uses[position]:

@@ -16,7 +16,7 @@ from ....interpreter.wire.arrays import array_of, dtype_of
 from ....interpreter.wire.codec import decode
 from ....interpreter.wire.fields import SEQUENCES, is_natural, is_shape, is_text
 from ....interpreter.wire.forms import name_fields, shown
-from ....interpreter.wire.frames import CAUSE, ERRORS, decode_cause
+from ....interpreter.wire.frames import ERRORS, MAX_CAUSE_LENGTH, decode_cause
 from ....interpreter.wire.limits import Limits
 from ....interpreter.wire.message_kinds import ATOMIC
 from ....interpreter.wire.messages import Atomic, Upload, with_payload
@@ -159,7 +159,7 @@ def returned_error(wire: Any) -> TensordError | None:
     if type(wire) is not tuple or len(wire) != 6 or type(wire[0]) is not str or type(wire[1]) is not str:
         raise ProtocolError("the error of a host call has the form of an ERROR answer")
     kind = ERRORS.get(wire[0], KernelError)
-    error = (kind if issubclass(kind, KernelError) else KernelError)(wire[1][:CAUSE])
+    error = (kind if issubclass(kind, KernelError) else KernelError)(wire[1][:MAX_CAUSE_LENGTH])
     error.__cause__ = decode_cause(wire[5])
     return error
 

@@ -18,7 +18,7 @@ from ....interpreter.wire.fields import is_natural, is_text
 from ....interpreter.wire.forms import shown
 from ....interpreter.wire.frames import HELLO, VERSION, WELCOME, host_identity
 from ....interpreter.wire.limits import Limits
-from ....interpreter.wire.names import LOOK, clean
+from ....interpreter.wire.names import OBSERVER_NAME, clean
 from ....streams.device import libraries_of
 from ...client_files import open_file_below, open_peer_file
 from ...engine import Engine
@@ -123,7 +123,7 @@ class ConnectionRegistry:
             raise ConnectionLost("the daemon is being drained and takes no new sessions: connect to another node")
         name, host = hello.name, hello.host
         peer = Peer(listener, identity, credentials, self.limits, self.clock())
-        peer.is_command_line, peer.name = name is None, LOOK if name is None else clean(name)
+        peer.is_command_line, peer.name = name is None, OBSERVER_NAME if name is None else clean(name)
         peer.shared = bool(listener.local and credentials.pid and self.host and host == self.host)
         self.watch_process(peer)
         if not credentials.pid:

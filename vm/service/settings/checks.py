@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from ....interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ....interpreter.errors import MetadataError, TensordError
-from ....interpreter.metrics.endpoint import FORMS, Endpoint
+from ....interpreter.metrics.endpoint import ENDPOINT_FORMS, Endpoint
 from ....interpreter.schema.sample_calls import check_callable, wish_of
 from ....interpreter.types.device_names import NODE_FORM, is_node
 from ....interpreter.wire.addresses import parse
@@ -171,7 +171,7 @@ def receiving_address(value: object) -> str:
 def metrics_address(value: object) -> str:
     """The address of the metrics endpoint; "" for none."""
     if not isinstance(value, str):
-        raise ValueError(f'{FORMS}, or ""')  # noqa: TRY004 - as in `flag`
+        raise ValueError(f'{ENDPOINT_FORMS}, or ""')  # noqa: TRY004 - as in `flag`
     if value:
         _said(Endpoint.of, value)
     return value

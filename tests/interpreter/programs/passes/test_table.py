@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.programs.passes.table import NAMES, PASSES, applied, apply, chosen_names
+from tensord.interpreter.programs.passes.table import PASS_NAMES, PASSES, applied, apply, chosen_names
 from tensord.interpreter.programs.program import Program
 
 from ....each_case import each_case
@@ -137,4 +137,4 @@ def test_what_each_pass_has_done_counts_the_steps_of_blocks() -> None:
 
 def test_all_and_none_may_stand_among_names() -> None:
     assert chosen_names(["none", "fusion"]) == {"fusion"}
-    assert chosen_names(("all",)) == chosen_names("all") == frozenset(NAMES)
+    assert chosen_names(("all",)) == chosen_names("all") == frozenset(PASS_NAMES)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import MetadataError
-from tensord.interpreter.programs.passes.table import IN_SEGMENTS, NAMES, applied
+from tensord.interpreter.programs.passes.table import PASS_NAMES, SEGMENT_PASSES, applied
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Call
 from tensord.vm.model.linked import SessionProgram
@@ -17,7 +17,7 @@ from tensord.vm.routines.compiling.passes import LARGEST, ImprovedPrograms, crow
 from ...bare_engine import Bare, Client
 from ...programs import chain_of, link, run
 
-ALL = frozenset(NAMES)
+ALL = frozenset(PASS_NAMES)
 TWICE = """\
 tensord program 1
 parameter %0: float64[1] on d0
@@ -93,11 +93,11 @@ class TestTheTable:
     def test_knows_that_there_was_nothing_to_do(self) -> None:
         found = ImprovedPrograms().of(chain_of(3), ALL)
         assert found.program is None
-        assert [(each.name, each.changed) for each in found.applied] == [(name, False) for name in NAMES[:5]]
+        assert [(each.name, each.changed) for each in found.applied] == [(name, False) for name in PASS_NAMES[:5]]
 
     def test_leaves_programs_alone_without_a_pass_for_them_or_that_are_too_long(self) -> None:
         table, long = ImprovedPrograms(), chain_of(LARGEST + 1)
-        assert table.of(Program.parse(TWICE), IN_SEGMENTS) == (None, ())
+        assert table.of(Program.parse(TWICE), SEGMENT_PASSES) == (None, ())
         assert table.of(long, ALL) == (None, ())
         assert "digest" not in long.__dict__
         assert not table.found

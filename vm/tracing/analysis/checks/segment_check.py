@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from .....interpreter.programs.program import NO_OPS, Program, Step
+from .....interpreter.programs.program import NON_OP_STEPS, Program, Step
 from .....interpreter.schema.opdef import find
 from ...record import ARENA, FILL, FUSED, ArgumentRecord, BufferSliceRecord, CallRecord, SegmentRecord
 from ..recorded.derived import width
@@ -328,7 +328,7 @@ def _made_by(step: Step) -> range:
 
 
 def _may_be_view(step: Step) -> bool:
-    return step.op not in NO_OPS and find(step.op).view is not None
+    return step.op not in NON_OP_STEPS and find(step.op).view is not None
 
 
 def _packed(buffer_slice: BufferSliceRecord) -> tuple[int, ...]:

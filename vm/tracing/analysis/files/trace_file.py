@@ -33,7 +33,7 @@ from typing import IO, Any, NamedTuple, NoReturn, TypeVar
 
 from .....interpreter.errors import ProtocolError
 from .....interpreter.opcodes import Opcode
-from .....interpreter.recordings.chunks import MARK
+from .....interpreter.recordings.chunks import MAGIC
 from .....interpreter.whole_file import write_whole
 from ...record import Holding, Record, RoutineRecord, RunRecord
 from ..recorded.records import Memory, Records
@@ -64,7 +64,7 @@ def load(path: str | Path, kind: type[_Records]) -> _Records:
     Raises OSError, or ProtocolError if the file is not a complete, valid trace.
     """
     with Path(path).open("rb") as file:
-        if file.peek(len(MARK)).startswith(MARK):
+        if file.peek(len(MAGIC)).startswith(MAGIC):
             return _recorded(path, kind)
         return _TraceReader(file, str(path)).read(kind)
 

@@ -116,7 +116,7 @@ class Opener:
 
 
 def step_record(form: SegmentSteps, run: Record, position: int, times: tuple[int, int]) -> Record:
-    from .....interpreter.programs.program import NO_OPS
+    from .....interpreter.programs.program import NON_OP_STEPS
     from .....interpreter.schema.opdef import find
     from ....model.signature import attributes_of
 
@@ -136,7 +136,7 @@ def step_record(form: SegmentSteps, run: Record, position: int, times: tuple[int
         error="",
         inputs=tuple(map(meta_record, types)),
         outputs=tuple(map(meta_record, step.results)),
-        attributes="" if step.op in NO_OPS else attributes_of(find(step.op), step.attributes),
+        attributes="" if step.op in NON_OP_STEPS else attributes_of(find(step.op), step.attributes),
         work=0,
         part=None,
         stamps=(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensord.interpreter.wire.locations import DEPTH
+from tensord.interpreter.wire.locations import MAX_SPAN_DEPTH
 from tensord.vm.tracing.analysis.recorded.span_names import matches, names_of, paths_of
 
 from .....each_case import each_case
@@ -79,6 +79,6 @@ def test_a_part_of_the_path_is_found(wanted, is_found):
 
 
 def test_the_deepest_path_is_searched_and_the_outside_of_spans_has_no_name():
-    deepest = tuple(f"level {n}" for n in range(DEPTH))
-    assert matches(deepest, f"level {DEPTH - 1}")
+    deepest = tuple(f"level {n}" for n in range(MAX_SPAN_DEPTH))
+    assert matches(deepest, f"level {MAX_SPAN_DEPTH - 1}")
     assert not matches((), "*")
