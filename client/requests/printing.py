@@ -22,6 +22,7 @@ from weakref import WeakSet
 
 from ...interpreter.concurrency.process_end import AT_END
 from ...interpreter.errors import CancelledError, TensordError
+from ..outbox.callbacks import refusing
 from ..outbox.outbox import Outbox
 from ..process.forks import FORKS
 from ..transport.replies import Reply
@@ -44,7 +45,8 @@ class Printing:
 
     def issue(self, parts: Sequence[Any], ids: tuple[int, ...], sep: str, chain: int | None, core: object) -> None:
         """Print `parts` in turn: texts, and None for the next tensor's value."""
-        self.expect(self._effects.issue_tolerant(line_of(parts, sep), ids, chain), core)
+        line = refusing(self._outbox, line_of(parts, sep))  # `sys.stdout` may be an object of the program
+        self.expect(self._effects.issue_tolerant(line, ids, chain), core)
 
     def expect(self, reply: Reply, core: object) -> None:
         """Add an issued print; its reply is set when it is written."""

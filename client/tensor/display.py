@@ -64,14 +64,14 @@ def state_of(tensor: Tensor) -> tuple[str, Meta | None]:
     if core.closed:
         return "lost: its session has ended", meta
     lock = core.outbox.lock
-    if not lock.acquire(blocking=False):  # another thread is inside an atomic block
-        return "pending", meta
-    lock.release()
     try:
+        if not lock.acquire(blocking=False):  # another thread is inside an atomic block
+            return "pending", meta
+        lock.release()
         found = core.answers.look_at(tensor._living(), PATIENCE)
     except TimeoutError:
         return "unknown: the machine does not answer", meta
-    except TensordError:  # inside an atomic block, or in a signal handler: nothing can be asked
+    except TensordError:  # inside an atomic block, in a signal handler or in a callback: nothing can be asked
         return "pending", meta
     if found["shape"] is not None:
         meta = Meta.of(tuple(found["shape"]), found["dtype"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 from collections.abc import Callable
@@ -337,3 +338,34 @@ def test_the_exit_has_one_deadline_for_all_sessions(make_session, monkeypatch):
     assert len(deadlines) >= 2
     assert len(set(deadlines)) == 1
     assert None not in deadlines
+
+
+def test_a_callback_may_show_a_tensor(session):
+    """A log line or a debugger shows tensors anywhere."""
+    x, shown = session.asarray(np.ones(4)), []
+    session.effect(lambda: shown.append(repr(x)))
+    session.check_chain()
+    assert shown == [f"<tensor {x._id} float64[4] on {x.device}, pending>"]
+
+
+@pytest.mark.parametrize("engine", ["vm", "serial"])
+def test_an_output_that_issues_ops_is_refused_and_the_chain_says_so(monkeypatch, engine):
+    """A print calls `sys.stdout.write`, which is the program's, and may not send either."""
+    with td.connect("local", engine=engine) as session:
+        x = session.asarray(np.ones(4))
+        refused = []
+
+        class Issuing(io.StringIO):
+            def write(self, _text: str) -> int:
+                try:
+                    return (x + 1.0).size
+                except td.ProtocolError as error:
+                    refused.append(error)
+                    raise
+
+        monkeypatch.setattr(sys, "stdout", Issuing())
+        session.print("a line")
+        with pytest.raises(td.TensordError, match="may neither send nor wait"):
+            session.check_chain()
+        assert refused
+        assert x.tolist() == [1.0] * 4
