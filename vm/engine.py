@@ -61,7 +61,7 @@ from .tracing.ring import CAPACITY, RecordRing
 # Work, in element operations of 0.1 to 0.2 ns, up to which a bounded kernel runs on the driving thread: about 150 us.
 # A hand-off to a worker and back costs 12 us on a quiet machine. If the driving thread is busy with Python, a worker's
 # kernel that releases the interpreter lock waits a switch interval of 100 us to get it back: a worker took 4 ms for the
-# 1 ms of kernels in a training step. A daemon, which must answer others meanwhile, sets a lower limit.
+# 1 ms of kernels in a training step.
 INLINE_WORK = 1_200_000
 # The same for a whole run of small kernels, which is not limited in an embedded machine, where threads wait for each
 # other's batches anyway. A daemon sets a lower limit; larger runs are cut into slices.
