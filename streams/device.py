@@ -147,8 +147,7 @@ class Device(ABC):
         self.alignment = 64  # of values in an arena, in bytes
         self.run_arena = 1 << 20  # bytes of an arena for runs at admission, which run one at a time; no limit counts it
         # True: calling a kernel only appends work to a stream, so ops may be launched at admission. Ops that may raise
-        # on some
-        # data are excluded on devices that an exception of a kernel would lose (`raises_late`).
+        # on some data are excluded on devices that an exception of a kernel would lose (`raises_late`).
         self.launches = False
         self.takes_numbers = False  # True: instead of a number, kernels take a host array, which is reused
         self.raises_late = False

@@ -47,8 +47,7 @@ class Task(Protocol):
     # Bytes that a transfer moves over the link; 0 for kernels.
     bytes_moved: int
     # Bounded and small: certain to finish within some tens of microseconds. Before any other task starts, a stream
-    # reports
-    # its finished tasks, so that no thread waits for a slow successor of the task that it needs.
+    # reports its finished tasks, so that no thread waits for a slow successor of the task that it needs.
     quick: bool
     # Tasks on other streams with events that must have executed before this task does; submitted before it or after it.
     event_sources: Sequence[Task]

@@ -18,8 +18,7 @@ from .kinds import LOCKS, is_random, root
 from .search import Search
 
 # Functions in C whose results depend on more than their arguments, by module, or by module and class: all of them,
-# except
-# the given names.
+# except the given names.
 CLOCKS: Final = frozenset(("now", "today", "utcnow"))
 READS: Final = frozenset(
     ("read", "read1", "readall", "readinto", "readline", "readlines", "getvalue", "getbuffer", "tell")

@@ -44,8 +44,7 @@ FUNCTIONS: Final = {
     **{f"{x}gemmBatched": (f"cublas{x.upper()}gemmBatched", "h iiiii p pi pi p pi i") for x in "sdcz"},
 }
 # A dtype in place of a compute type is read as cublasMigrateComputeType does (cublas_api.h): CUBLAS_COMPUTE_16F, 32F
-# and
-# 64F for real and complex numbers, as numbers of cudaDataType.
+# and 64F for real and complex numbers, as numbers of cudaDataType.
 LEAST_COMPUTE_TYPE: Final = 64
 MIGRATED: Final = {2: 64, 0: 68, 4: 68, 1: 70, 5: 70}
 MIB: Final = 1 << 20

@@ -20,8 +20,7 @@ from ...interpreter.types.meta import Meta, OperandMeta
 from .loops import NAMES, UfuncLoop, first_loop
 
 # Ufuncs in whose loops for float64 the compiler joins a product and a sum, unless told not to. The machine code of
-# other
-# loops does not depend on that.
+# other loops does not depend on that.
 _LOGARITHMS: Final = ("log", "log10", "log1p", "log2", "logaddexp")
 CONTRACTED: Final = frozenset((*_LOGARITHMS, "arccos", "arccosh", "arcsinh", "arctanh", "power"))
 KINDS: Final = "biuf"  # of dtypes, in the order in which they are promoted
