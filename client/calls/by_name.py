@@ -1,4 +1,7 @@
-"""Ops by name: `call`, which takes any op. `Session.call`, the methods of tensors and most functions use it."""
+"""Ops by name: `call`, which takes any op. `Session.call`, the methods of tensors and most functions use it.
+
+A call that was made before is found by its key, without checks (`call_key`); any other is checked first (`call_anew`).
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ from ..tensor.operators import GLOBALS, SCALARS
 from ..tensor.tensor import Tensor
 from .checks import Device
 from .op_invocation import OpInvocation
-from .signatures import SMALL
+from .signatures import MAX_UNCHECKED_INT
 
-LISTS = frozenset((list, tuple))
-PLAIN = frozenset((bool, int, float, str, type(None)))
-UNKNOWN: tuple[Any, tuple[Any, ...]] = (None, ())  # a call without a key yet, since it has to be checked first
-ITEMS = frozenset((int, str, type(None)))  # of a tuple: values of different types here are never equal
+SEQUENCE_TYPES = frozenset((list, tuple))
+PLAIN_TYPES = frozenset((bool, int, float, str, type(None)))
+NO_KEY: tuple[Any, tuple[Any, ...]] = (None, ())  # for a call that has to be checked before it can have a key
+PLAIN_ITEM_TYPES = frozenset((int, str, type(None)))  # of a tuple: values of different types here are never equal
 
 
 @hides
@@ -46,10 +49,14 @@ def call(
         if more:
             raise located(MetadataTypeError(too_many("call", 1, 3, 3 + len(more))))
         calls = core.calls
-        key, operands = call_key(core, name, inputs, attributes, out, device) if calls.native else UNKNOWN
+        key, operands = call_key(core, name, inputs, attributes, out, device) if calls.native else NO_KEY
         entry = None if key is None else calls.known.get(key)
         # A large int may not fit some dtype, so it has to be checked.
-        large = entry is not None and entry.integers and any(type(x) is int and not 0 <= x <= SMALL for x in inputs)
+        large = (
+            entry is not None
+            and entry.integers
+            and any(type(x) is int and not 0 <= x <= MAX_UNCHECKED_INT for x in inputs)
+        )
         if entry is not None and not large:
             issued = calls.issue(core, entry, operands, out, core.outbox.locations.here())
             if issued is not None:
@@ -72,7 +79,7 @@ def call_anew(
         capture = capture_of(core.outbox)
         op = find(name if capture is None else plain_of(name))
         frozen = op.freeze(attributes if capture is None else capture.attributes(attributes))
-        operands, targets = listed(op, "operands", inputs), None if out is None else listed(op, "out=", out)
+        operands, targets = as_tuple(op, "operands", inputs), None if out is None else as_tuple(op, "out=", out)
         return core.calls.carry_out(core, OpInvocation(op, operands, frozen, targets, device), key)
     except MetadataError as error:
         raise located(error) from None
@@ -81,18 +88,18 @@ def call_anew(
 def call_key(
     core: Core, name: str, inputs: Any, attributes: Any, out: Any, device: Device | None
 ) -> tuple[Any, tuple[Any, ...]]:
-    """A key that identifies a call before anything is checked, and its operands; `UNKNOWN` if there is none."""
-    if type(name) is not str or type(inputs) not in LISTS or not (out is None or are_tensors(out)):
-        return UNKNOWN
+    """A key that identifies a call before anything is checked, and its operands; `NO_KEY` if there is none."""
+    if type(name) is not str or type(inputs) not in SEQUENCE_TYPES or not (out is None or are_tensors(out)):
+        return NO_KEY
     if device is not None and type(device) is not str:
-        return UNKNOWN
+        return NO_KEY
     home = out[0]._home if out and device is None else device
     metas: list[Any] = []
     operands: list[Any] = []
     for value in inputs:
         if type(value) is Tensor:
             if value._core is not core:
-                return UNKNOWN
+                return NO_KEY
             metas.append(value._meta)
             operands.append(value._id)
             if home is None:
@@ -102,44 +109,44 @@ def call_key(
             operands.append(value)
         elif type(value) in GLOBALS:
             if value._core is not core:
-                return UNKNOWN
+                return NO_KEY
             metas.append(value._form)
             operands.append(value)
             if home is None:
                 home = value._home
         else:
-            return UNKNOWN
+            return NO_KEY
     if home is None and core.placement is not None:
-        return UNKNOWN
+        return NO_KEY
     targets = None
     if out is not None:
         if any(target._core is not core for target in out):
-            return UNKNOWN
+            return NO_KEY
         if len(out) > 1 and len(set(map(id, out))) < len(out):
-            return UNKNOWN  # the general path refuses it
+            return NO_KEY  # the general path refuses it
         targets = tuple([target._form if type(target) in GLOBALS else target._meta for target in out])
     if attributes is None:
         return (name, tuple(metas), home, targets), tuple(operands)
     if type(attributes) is not dict:
-        return UNKNOWN
+        return NO_KEY
     kinds: Any = tuple(map(type, attributes.values()))  # 1, 1.0 and True are equal, but different attributes
-    if not PLAIN.issuperset(kinds) and not all(map(is_plain, attributes.values())):
-        return UNKNOWN
+    if not PLAIN_TYPES.issuperset(kinds) and not all(map(is_plain, attributes.values())):
+        return NO_KEY
     return (name, tuple(metas), home, targets, tuple(attributes.items()), kinds), tuple(operands)
 
 
 def is_plain(value: Any) -> bool:
     """Return whether an attribute's value and type can represent its normal form."""
     if type(value) is tuple:
-        return ITEMS.issuperset(map(type, value))
-    return type(value) in PLAIN or isinstance(value, np.dtype)
+        return PLAIN_ITEM_TYPES.issuperset(map(type, value))
+    return type(value) in PLAIN_TYPES or isinstance(value, np.dtype)
 
 
 def are_tensors(values: object) -> bool:
     return isinstance(values, list | tuple) and all(type(value) is Tensor or type(value) in GLOBALS for value in values)
 
 
-def listed(op: OpDef, what: str, values: Any) -> tuple[Any, ...]:
+def as_tuple(op: OpDef, what: str, values: Any) -> tuple[Any, ...]:
     """A sequence as a tuple; MetadataError for anything else."""
     if isinstance(values, Iterable) and not isinstance(values, Tensor):
         try:

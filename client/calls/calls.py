@@ -37,7 +37,7 @@ from ..tensor.tensor import Tensor
 from .by_name import call
 from .checks import check_host, device_of, own, refuse_other_nodes
 from .op_invocation import HandlerChain, OpInvocation, is_global
-from .signatures import SMALL, KnownSignature, SignatureKey, Signatures, as_floats, signature_of
+from .signatures import MAX_UNCHECKED_INT, KnownSignature, SignatureKey, Signatures, as_floats, signature_of
 
 new = object.__new__
 
@@ -101,7 +101,7 @@ class Calls:
             key = (op, x._meta, type(y), x._home, in_place)
             operands = (x._id, y)
         entry = self.known.get(key)
-        if entry is None or (entry.integers and not 0 <= y <= SMALL):  # type: ignore[operator]
+        if entry is None or (entry.integers and not 0 <= y <= MAX_UNCHECKED_INT):  # type: ignore[operator]
             return self._first_time(op, x, y, attributes, in_place, key)
 
         # Find the line of the user's code.

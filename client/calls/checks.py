@@ -94,7 +94,7 @@ def full_name(core: Core, name: Any) -> str:
     return device_of(core, name) if cluster is None or not cluster.is_elsewhere(core, name) else cluster.named(name)
 
 
-def beside(core: Core, tensor: Any) -> Core:
+def core_of_tensor(core: Core, tensor: Any) -> Core:
     """The tensor's own core if both belong to one cluster; else this core, which refuses tensors of others."""
     other: Core = tensor._core if isinstance(tensor, Tensor) else core
     return other if core.cluster is not None and other.cluster is core.cluster else core

@@ -15,7 +15,7 @@ from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError, ProtocolError
 from ...interpreter.types.sizes import size
 from ...interpreter.wire.names import check_names
-from ..core.scopes import Scope, Scopes, hand, open_from
+from ..core.scopes import Scope, Scopes, hand_over, open_from
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..tensor.operators import GLOBALS
@@ -83,7 +83,7 @@ class Context:
         """
         successor = open_from(self._opened().parent)
         for tensor in [self._own(tensor) for tensor in tensors_in(kept)]:
-            hand(tensor, successor)
+            hand_over(tensor, successor)
         return kept
 
     def stats(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Context:
         scope = self._opened()
         check_name(name)
         for one in tensors_in(self._own(tensor)):
-            hand(one, scope)
+            hand_over(one, scope)
         scope.names[name] = tensor
 
     def __getitem__(self, name: str) -> Tensor:

@@ -30,7 +30,7 @@ def host_call(
     """Issue a host call; returns its result, or a list of results, as `result` says. `device`: by default the first
     operand's."""
     check_callback(function, LABEL)
-    metas, many = wanted(result)
+    metas, many = result_metas(result)
     operands = [on_one_device(own(core, tensor)) for tensor in tensors]
     home = device_of(core, operands[0]._home if device is None and operands else device)
     called = HostFunction(function, metas, many=many, loop=core.loop)
@@ -53,17 +53,16 @@ def issue(core: Core, function: HostFunction, operands: Sequence[Tensor], home: 
     return made
 
 
-def wanted(result: Any) -> tuple[list[Meta], bool]:
-    """The metas of the results, and whether there are several: then `result` is a list or tuple, and so is what the
-    function returns."""
-    if not isinstance(result, list | tuple) or is_pair(result):
+def result_metas(result: Any) -> tuple[list[Meta], bool]:
+    """The metas of the results, and whether `result` is a list or tuple of them: then the function returns one, too."""
+    if not isinstance(result, list | tuple) or is_shape_and_dtype(result):
         return [meta_of(result)], False
     if not result:
         raise located(MetadataError(f"{LABEL}: result= names no result; a function without results is an effect"))
     return [meta_of(each) for each in result], True
 
 
-def is_pair(result: Any) -> bool:
+def is_shape_and_dtype(result: Any) -> bool:
     """Return whether the value is a shape and a dtype."""
     return type(result) is tuple and len(result) == 2 and not has_meta(result[1]) and not isinstance(result[1], tuple)
 
@@ -77,7 +76,7 @@ def meta_of(result: Any) -> Meta:
     """The meta of one result: (shape, dtype), or an object that has both. MetadataError for anything else."""
     if has_meta(result):
         shape, dtype = result.shape, result.dtype
-    elif is_pair(result):
+    elif is_shape_and_dtype(result):
         shape, dtype = result
     else:
         message = "a result must be (shape, dtype), or an object with both, such as a tensor"

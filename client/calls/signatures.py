@@ -1,4 +1,8 @@
-"""The signatures that a session has sent, with their inferred results; one lookup finds them."""
+"""The signatures that a session has sent, with the inferred metas of their results; one lookup finds them.
+
+A call names its signature by a number. Numbers are limited and reused, the oldest first; an entry whose number was
+given to another signature is no longer `alive`.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +26,10 @@ from ..tensor.tensor import Tensor
 from .checks import own
 from .op_invocation import OpInvocation
 
-SMALL = 127  # ints up to this fit every dtype
-KNOWN = 4096  # signatures a session knows at a time
-MANY = 64  # operands of a signature; of those with more, a session knows fewer
-KNOWN_OF_MANY = 128  # the most of those, since the machine has a quota for the operands of all
+MAX_UNCHECKED_INT = 127  # ints from 0 up to this fit every dtype
+MAX_SIGNATURES = 4096  # short signatures that a session knows at a time
+MANY_OPERANDS = 64  # a signature with more operands is a long one
+MAX_LONG_SIGNATURES = 128  # known at a time: the machine has a quota for the operands of all signatures
 
 
 class KnownSignature:
@@ -61,7 +65,7 @@ class Signatures:
     def __init__(self, outbox: Outbox) -> None:
         self.entries: dict[Any, KnownSignature] = {}
         self._keys: dict[int, list[Any]] = {}  # number -> keys of its entry
-        self._newest = [0, 0]  # among those with few operands, and with many
+        self._newest = [0, 0]  # the newest numbers of short and of long signatures
         self._infer = InferCache()
         self._outbox = outbox
 
@@ -93,9 +97,11 @@ class Signatures:
 
     def _new_number(self, operands: int) -> int:
         """The number of a new signature. Numbers are reused, oldest first, so that no table grows without bound."""
-        many = operands > MANY
+        many = operands > MANY_OPERANDS
         self._newest[many] += 1
-        number = KNOWN + self._newest[many] % KNOWN_OF_MANY if many else self._newest[many] % KNOWN
+        number = (
+            MAX_SIGNATURES + self._newest[many] % MAX_LONG_SIGNATURES if many else self._newest[many] % MAX_SIGNATURES
+        )
         forgotten = self._keys.pop(number, None)
         if forgotten is not None:
             self._outbox.renumber()

@@ -1,7 +1,7 @@
 """Calls by a calling convention: nested arguments become a program's tensors and numbers.
 
-A capture notes the convention of its call (`Described`). `Bound` follows a convention, which may come from another
-session.
+`DescribedArguments` makes the convention of a captured call. `BoundArguments` checks a later call against a convention,
+which may come from another session, and takes its tensors and numbers in the order of the program's parameters.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from .symbolic import SymbolicTensor
 CONTAINERS: Final = {"dict": dict, "list": list, "tuple": tuple, "slice": slice}
 
 
-class Described:
-    """Notes the convention of arguments. `leaves`: numbers that are parameters; `fixed`: numbers with fixed values."""
+class DescribedArguments:
+    """Makes the convention of arguments. `leaves`: numbers that are parameters; `fixed`: numbers with fixed values."""
 
     def __init__(self, leaves: Sequence[int], fixed: Collection[int]) -> None:
         self._leaves = {leaf: position for position, leaf in enumerate(leaves)}
@@ -76,7 +76,7 @@ def nested(value: Any, found: Sequence[tuple[Any, Any]], nodes: Sequence[Node]) 
     return Nested(kind, type(value).__name__, tuple(name for name, _ in found), tuple(nodes))
 
 
-class Bound:
+class BoundArguments:
     """The tensors and numbers of one call, in the order of the program's parameters. MetadataError, or
     MetadataTypeError, at the user's line for arguments that do not fit."""
 

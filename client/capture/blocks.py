@@ -1,7 +1,8 @@
 """Captures within a capture: each function of control flow becomes a block of the program.
 
-A tensor that a function takes from outside, of a surrounding capture or not, becomes a captured tensor of its block:
-the step with the block passes the value. The same holds for numbers; arithmetic among outer numbers is done outside.
+A tensor from outside of the function, whether symbolic or not, becomes a captured tensor of its block, and the step
+with the block passes the value. A number from outside becomes a parameter; arithmetic among outer numbers is done
+outside.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..tensor.tensor import Tensor
 from .capture import Capture, UploadedConstant
 from .numbers import SymbolicNumber
 from .structure import LOCATED, Replacing, is_plain_tensor, members, rebuilt, short
-from .symbolic import SymbolicTensor, die
+from .symbolic import SymbolicTensor, end_life
 
 
 class Draws:
@@ -62,7 +63,7 @@ class BlockCapture(Capture):
             CURRENT.capture = self.around
             self.over = True
             for symbol in self._symbols:
-                die(symbol)
+                end_life(symbol)
 
     def block(self, results: Sequence[int]) -> CapturedBlock:
         """The block: its program, and the newest values and numbers that it takes from the surrounding capture."""
@@ -137,7 +138,7 @@ class Captured(NamedTuple):
     value: Any
 
 
-def captured(
+def capture_block(
     around: Capture, function: Callable[..., Any], arguments: Sequence[Any], draws: Draws, *, own: bool
 ) -> Captured:
     """Capture a function with these arguments. `own`: a tensor that occurs twice becomes two parameters."""

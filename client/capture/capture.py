@@ -36,7 +36,7 @@ from ..transport.host_functions import HostFunction
 from .numbers import SymbolicNumber, plain
 from .slots import CaptureSlots
 from .structure import LOCATED, fits, kind_of, plain_number
-from .symbolic import SymbolicTensor, die
+from .symbolic import SymbolicTensor, end_life
 
 if TYPE_CHECKING:
     from .blocks import CapturedBlock, Draws
@@ -107,7 +107,7 @@ class Capture:
                     core.calls.capturing(-1)
             self.over = True
             for symbol in self._symbols:
-                die(symbol)
+                end_life(symbol)
             self._seed = None  # it refers to the capture, and so to the session
 
     def finish(self, results: Sequence[int]) -> Program:
@@ -195,7 +195,7 @@ class Capture:
         return self.builder.captured(meta, self.slots.device(constant.home))
 
     def print(self, parts: Sequence[str | None], tensors: Sequence[Tensor], sep: str, chain: int | None) -> None:
-        known = self.core.effects.known(chain)
+        known = self.core.effects.chain_number(chain)
         with LOCATED:
             values = [self.value(tensor) for tensor in tensors]
             slot = self.slots.chain(known)
@@ -203,7 +203,7 @@ class Capture:
 
     def effect(self, callback: Callable[..., None], tensors: Sequence[Tensor], chain: int | None) -> None:
         check_callback(callback)
-        known = self.core.effects.known(chain)
+        known = self.core.effects.chain_number(chain)
         with LOCATED:
             values = [self.value(tensor) for tensor in tensors]
             number = self.slots.callback(callback)

@@ -1,4 +1,7 @@
-"""Computes the numbers of a program for each run."""
+"""Computes the numbers of a program for each run: from the numbers in the call's arguments, constants and random draws.
+
+Raises `Misfit` if a number of this call differs in type or range from the capture: then the function is captured anew.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from ...interpreter.programs.numbers import CONSTANT, DRAW, PARAMETER, SEED, eva
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.promotion import WIRE_INTEGERS, check_scalar
 from ...interpreter.types.meta import Scalar
+from ..calls.signatures import MAX_UNCHECKED_INT
 from ..core.core import RandomState
 from .capture import Range
 from .structure import plain_number
 
-FREE: Final = (CONSTANT, SEED, DRAW)  # numbers that depend on no argument
-SMALL: Final = 127  # ints from 0 up to this fit everywhere
+WITHOUT_ARGUMENT: Final = (CONSTANT, SEED, DRAW)  # numbers that depend on no argument
 
 
 class Misfit(Exception):  # noqa: N818 - it is caught in this package, and no error
@@ -39,7 +42,9 @@ class Evaluation:
         self._ranges = {each.slot: [one for one in ranges if one.slot == each.slot] for each in ranges}
         self._seeds = [slot for slot, number in enumerate(numbers) if number.op == SEED]
         self._drawn = [slot for slot, number in enumerate(numbers) if number.op == DRAW]
-        self._ints = [slot for slot, number in enumerate(numbers) if number.kind == "int" and number.op not in FREE]
+        self._ints = [
+            slot for slot, number in enumerate(numbers) if number.kind == "int" and number.op not in WITHOUT_ARGUMENT
+        ]
         parameters, rest = numbers[: len(leaves)], numbers[len(leaves) :]
         simple = all(number.op == PARAMETER for number in parameters) and all(each.op == CONSTANT for each in rest)
         self._constants: list[Any] | None = [number.value for number in rest] if simple else None
@@ -55,7 +60,7 @@ class Evaluation:
             given = [plain_number(given[leaf]) for leaf in self._taken]
         found = self._computed(given) if self._constants is None else [*given, *self._constants]
         for slot in self._ints:
-            if not 0 <= found[slot] <= SMALL:
+            if not 0 <= found[slot] <= MAX_UNCHECKED_INT:
                 self._check(slot, found[slot])
         if self._drawn:
             seed, calls = state.take(len(self._drawn))
@@ -90,10 +95,10 @@ class Evaluation:
             except MetadataError:
                 raise Misfit(slot) from None
 
-    def behind(self, slot: int) -> frozenset[int]:
+    def leaves_of(self, slot: int) -> frozenset[int]:
         """The positions of the numbers in the arguments from which a number is computed."""
         number = self._numbers[slot]
         if number.op == PARAMETER:
             before = sum(each.op == PARAMETER for each in self._numbers[:slot])
             return frozenset((self.leaves[before],))
-        return frozenset[int]().union(*map(self.behind, number.operands))
+        return frozenset[int]().union(*map(self.leaves_of, number.operands))

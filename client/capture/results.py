@@ -1,5 +1,7 @@
-"""From a run's results to the value that the function returned: nested, with numbers, the caller's tensors, other
-objects.
+"""From a run's results to a value as the captured function returned it.
+
+The value may nest results of the run, arguments, captured tensors, numbers of the program, and objects that are the
+same in each run. A `Node` describes the value; `maker` turns the description into a function that makes it.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 # (a run's results, its tensors, the numbers of the program) -> the returned value
 Make: TypeAlias = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Any]
-LAZY = (GeneratorType, CoroutineType, AsyncGeneratorType)
+NOT_RUN_YET = (GeneratorType, CoroutineType, AsyncGeneratorType)  # objects whose code runs after the capture
 
 
 class CapturedResults:
@@ -59,7 +61,7 @@ class CapturedResults:
         found = None if is_fixed(value) else members(value)
         if found is not None:
             return nested(value, found, [self._node(each) for _, each in found])
-        if isinstance(value, LAZY):
+        if isinstance(value, NOT_RUN_YET):
             message = f"a routine must return tensors, numbers or containers of these, not {type(value).__name__}"
             raise located(CaptureError(f"{message}, whose code would run after the capture has ended"))
         return Fixed(value)

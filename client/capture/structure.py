@@ -195,7 +195,7 @@ def listed(container: Any) -> list[Any]:
 
 
 class Located:
-    """`with LOCATED:` gives errors from inside the user's line."""
+    """`with LOCATED:` adds the user's line to errors that are raised inside."""
 
     def __enter__(self) -> None:
         """Nothing yet."""

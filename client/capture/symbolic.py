@@ -80,7 +80,7 @@ class Symbol:
         return tensor
 
 
-def die(tensor: SymbolicTensor) -> None:
+def end_life(tensor: SymbolicTensor) -> None:
     tensor._symbol.capture = None
     tensor._meta = RELEASED
 

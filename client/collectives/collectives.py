@@ -22,7 +22,7 @@ from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import encode_message
 from ...interpreter.wire.node_messages import Collective
-from ..calls.checks import beside, full_name, own
+from ..calls.checks import core_of_tensor, full_name, own
 from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.current import capture_of
@@ -140,7 +140,7 @@ def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
                 "a collective takes tensors of one device each; for a global tensor use to_global(), or its .parts()"
             )
             raise located(MetadataTypeError(message))
-    return [own(beside(first._core, tensor), tensor, first) for tensor in found]
+    return [own(core_of_tensor(first._core, tensor), tensor, first) for tensor in found]
 
 
 def names_of(devices: Any) -> Iterable[Any]:

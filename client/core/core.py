@@ -72,8 +72,8 @@ def as_seed(seed: Any) -> int:
 class Core:
     """The parts of one session that rooms above need. `Parts` makes the parts that belong to higher rooms.
 
-    `release` takes the id of a tensor: all that the end of a handle needs. `opened` and `innermost` are those of the
-    scopes, for each new handle. `hint`: a text that errors add if the missing daemon may be their cause.
+    `release` takes the id of a tensor whose handle was dropped. `opened` and `innermost` are those of the scopes; each
+    new handle uses them. `hint`: a text that errors add if the missing daemon may be their cause.
     """
 
     calls: Calls
@@ -82,11 +82,11 @@ class Core:
     def __init__(self, outbox: Outbox, address: str, hint: str) -> None:
         self.address = address
         self.hint = hint
-        self.node: str = outbox.transport.node  # the machine's name in a cluster, "" for a single machine
+        self.node: str = outbox.transport.node  # the machine's name in a cluster; "" for a single machine
         self.cluster: Cluster | None = None  # the cluster of the session
-        self.strict = False  # of placement: only the user moves tensors
+        self.strict = False  # placement is strict: only the user moves tensors
         self.loop: AbstractEventLoop | None = None  # the loop that opened it, in which coroutine functions run
-        self.placement: Placement | None = None  # of new tensors without a device
+        self.placement: Placement | None = None  # default placement of new tensors without a device
         self.outbox = outbox
         self.release = outbox.release
         self.answers = Answers(outbox)

@@ -9,13 +9,13 @@ scope's list stays until the list is swept, which happens when the list has doub
 not with history. At the end each live handle is released, and gets the reason. The handle itself refers to the list of
 its scope. So moving a handle to another scope is one assignment, and its old entries become meaningless.
 
-While no scope is open, a new handle costs one look at `opened`, which is empty. Inside a scope it costs a weak
+While no scope is open, a new handle costs one test whether `opened` is empty. Inside a scope it costs a weak
 reference and an entry of the list.
 
-Threads. Any thread may end a scope while others make handles in it. The end sets the list's limit to less than nothing
-before it goes through the list, and each new handle is in the list before its thread looks at the limit. So either the
-end finds the handle, or the handle's thread finds the end, and moves the handle to the nearest open parent. Before the
-end only sweeps shorten the list, one at a time.
+Threads. Any thread may end a scope while others make handles in it. The end of a scope sets the list's limit to a
+negative number before it goes through the list, and each new handle is in the list before its thread reads the limit.
+So either the end finds the handle in the list, or the handle's thread finds the negative limit, and moves the handle to
+the nearest open parent. Until the scope ends, only sweeps shorten the list, one at a time.
 
 Rejected: a range of ids for each scope, without a list. Its end could release the tensors, but not inform the handles,
 so each call would have to compare its operands with the ranges; and threads would need ids of their own.
@@ -36,8 +36,8 @@ from ..locations.frames import Line, describe_lines
 from ..locations.locations import user_lines
 from ..outbox.outbox import Outbox
 
-SLACK: Final = 256  # entries that a list may have before it is swept
-ENDED: Final = -1  # as the limit of a list
+SWEEP_MARGIN: Final = 256  # entries that a list may have before it is swept
+ENDED_LIMIT: Final = -1  # the limit of an ended scope's list: every new handle finds it exceeded
 Handles: TypeAlias = "list[ref[ScopedHandle]]"  # of a scope
 
 
@@ -56,8 +56,8 @@ class ScopedHandle(Protocol):
         """Release the tensor. `gone`: the reason, which takes the place of the meta."""
 
 
-class Ended:
-    """The fate of a context's tensors, and the line where the context ended."""
+class ContextEnd:
+    """The reason why a context's tensors are released: the context has ended, at these lines."""
 
     __slots__ = ("_lines",)
 
@@ -111,7 +111,7 @@ class Scope:
         self.names: dict[str, ScopedHandle] = {}
         self.sweeping = Lock()
         self.handles: Handles = []
-        self.limit = SLACK
+        self.limit = SWEEP_MARGIN
         self.ended = False
 
     def open(self) -> None:
@@ -122,7 +122,7 @@ class Scope:
     def end(self) -> None:
         """End the scope, from any thread: release its tensors, drop its names. Ending it twice is fine."""
         with SHIELD:
-            self.ended, self.limit = True, ENDED
+            self.ended, self.limit = True, ENDED_LIMIT
             token, self.token = self.token, None
             if token is not None:
                 self.scopes.leave(self, token)
@@ -132,7 +132,7 @@ class Scope:
 
     def _release_all(self) -> None:
         held = self._held()
-        gone = Ended(user_lines() if held else [])
+        gone = ContextEnd(user_lines() if held else [])
         for handle in held:
             handle._let_go(gone)
         self.handles.clear()
@@ -153,7 +153,7 @@ class Scope:
         if self.ended:
             successor = open_from(self.parent)
             self.scopes.pass_over(self, successor)
-            hand(newest, successor)
+            hand_over(newest, successor)
         elif self.sweeping.acquire(blocking=False):
             try:
                 self._sweep()
@@ -166,8 +166,8 @@ class Scope:
         handles[: len(entries)] = [
             each for each in entries if (handle := each()) is not None and handle._holder is handles
         ]
-        self.limit = 2 * len(handles) + SLACK
-        if self.ended:  # ended meanwhile; handles made since then found the new limit
+        self.limit = 2 * len(handles) + SWEEP_MARGIN
+        if self.ended:  # ended during the sweep: the new limit has hidden the end from later handles
             self.end()
 
     def find(self, name: str) -> ScopedHandle | None:
@@ -197,8 +197,8 @@ def open_from(scope: Scope | None) -> Scope | None:
     return next(around(scope), None)
 
 
-def hand(handle: ScopedHandle, successor: Scope | None) -> None:
-    """Make the handle live as long as the successor; None: as long as the program keeps it.
+def hand_over(handle: ScopedHandle, successor: Scope | None) -> None:
+    """Make the successor hold the handle; without one, the handle lives as long as the program keeps it.
 
     The handle stays in its scope if no scope holds it, or a scope around the successor, which ends later anyway.
     """

@@ -17,7 +17,7 @@ from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.infer import check_distinct
 from ...interpreter.schema.opdef import REGISTRY, FrozenAttributes, OpDef
 from ...interpreter.schema.promotion import check_scalars
-from ..calls.checks import beside, core_of, full_name, own
+from ..calls.checks import core_of, core_of_tensor, full_name, own
 from ..calls.op_invocation import OpInvocation
 from ..calls.signatures import SignatureKey, as_floats, inferred, operand_meta
 from ..core.core import Core
@@ -337,7 +337,7 @@ def global_operand(core: Core, op: OpDef, given: Any, placement: Placement) -> A
     """An operand of a call on global tensors. A plain tensor without dimensions counts as one in equal parts."""
     if not isinstance(given, Tensor) or type(given) is GlobalTensor:
         return given
-    own(beside(core, given), given)
+    own(core_of_tensor(core, given), given)
     if given._meta is not None and not given._meta.ndim and not core.strict:
         return spread(op, given, placement)
     message = f"{op.name}: a tensor of one device among global tensors: use session.global_tensor(tensor, placement)"

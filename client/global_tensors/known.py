@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
 from ...interpreter.wire.message_kinds import ATOMIC, CALL
-from ..calls.signatures import SMALL, KnownSignature
+from ..calls.signatures import MAX_UNCHECKED_INT, KnownSignature
 from ..core.core import Core
 from ..outbox.outbox import Outbox
 from ..tensor.reading import forget
@@ -76,7 +76,11 @@ class KnownCalls:
         else:
             key, operands = (op, x._form, type(y), in_place), zip(ids, repeat(y))
         known = self._known.get(key)
-        if known is None or not (operands and ids and core.calls.known) or (known.integers and not 0 <= y <= SMALL):
+        if (
+            known is None
+            or not (operands and ids and core.calls.known)
+            or (known.integers and not 0 <= y <= MAX_UNCHECKED_INT)
+        ):
             return core.global_calls.operate_anew(op, x, y, attributes, in_place, key)
 
         # Find the line of the user's code.
@@ -146,7 +150,7 @@ class KnownCalls:
         self, core: Core, known: KnownCall, operands: Sequence[Any], out: Sequence[Any] | None, location: int
     ) -> list[Any] | None:
         """Issue one call for each part; None if the call has to take the general path."""
-        if known.integers and any(type(one) is int and not 0 <= one <= SMALL for one in operands):
+        if known.integers and any(type(one) is int and not 0 <= one <= MAX_UNCHECKED_INT for one in operands):
             return None
         outbox, entries = self._outbox, known.entries
         columns = [one._part_ids() if type(one) is GlobalTensor else (one,) * known.count for one in operands]

@@ -11,7 +11,7 @@ from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.layouts.layout import BROADCAST, Layout, Partial, layout_of
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.types.meta import Meta
-from ..calls.checks import beside, core_of, own
+from ..calls.checks import core_of, core_of_tensor, own
 from ..core.core import Core
 from ..device_arrays.given import is_on_gpu
 from ..host_arrays.uploads import as_tensor, copied
@@ -29,7 +29,7 @@ def global_tensor(core: Core, values: Any, placement: Any, layout: Any, dtype: A
     where = checked(core, placement)
     if isinstance(values, Tensor):
         found = core.global_calls.to_global(
-            own(beside(core, values), values), where, BROADCASTS[len(where.grid)] if layout is None else layout
+            own(core_of_tensor(core, values), values), where, BROADCASTS[len(where.grid)] if layout is None else layout
         )
         return found if dtype is None else found.astype(dtype)  # type: ignore[return-value]
     if is_on_gpu(values):
@@ -90,7 +90,7 @@ def of_parts(core: Core, given: Any, placement: Any, layout: Any, dtype: Any) ->
     if len(parts) != len(where.names):
         raise located(MetadataError(f"global_tensor: expected {len(where.names)} parts, got {len(parts)}"))
     for part, name in zip(parts, where.names, strict=True):
-        if type(own(beside(core, part), part)) is GlobalTensor:
+        if type(own(core_of_tensor(core, part), part)) is GlobalTensor:
             raise located(MetadataTypeError("global_tensor: each part must be a plain tensor"))
         if part._home != name:
             raise located(MetadataError(f"global_tensor: the part for {name} is on {part._home}: use to_device"))

@@ -29,7 +29,7 @@ from ..tensor.tensor import Tensor
 if TYPE_CHECKING:
     from .linked import ProgramBinding
 
-PYTHONS: Final = (ArithmeticError, ValueError, TypeError)  # errors of arithmetic
+PYTHON_ERRORS: Final = (ArithmeticError, ValueError, TypeError)  # arithmetic raises these
 
 
 def capture_for(core: Core, name: str) -> Capture | None:
@@ -45,7 +45,7 @@ def inlined(
     capture: Capture, linked: ProgramBinding, tensors: Sequence[Tensor], values: Sequence[Any], name: str
 ) -> list[Tensor]:
     """Record the steps of a run; returns its results. `values`: the program's numbers, by slot (`evaluated`)."""
-    captured = [still_there(capture.core, tensor, name) for tensor in linked.captured]
+    captured = [living_tensor(capture.core, tensor, name) for tensor in linked.captured]
     inlining = Inlining(capture, linked, values, name)
     with LOCATED:
         inlining.take((*tensors, *captured))
@@ -54,7 +54,7 @@ def inlined(
     return inlining.results()
 
 
-def still_there(core: Core, tensor: Tensor, name: str) -> Tensor:
+def living_tensor(core: Core, tensor: Tensor, name: str) -> Tensor:
     """A captured tensor; CaptureError if it was released."""
     try:
         return own(core, tensor)
@@ -63,7 +63,7 @@ def still_there(core: Core, tensor: Tensor, name: str) -> Tensor:
         raise located(CaptureError(message)) from None
 
 
-def uncomputable(error: Exception) -> MetadataError:
+def as_metadata_error(error: Exception) -> MetadataError:
     return (
         error
         if isinstance(error, MetadataError)
@@ -91,8 +91,8 @@ def evaluated(
                     values.append(drawn(capture, of_op=slot in of_ops))
                 else:
                     values.append(next(rest) if number.op == PARAMETER else value_of(capture, number, values))
-        except PYTHONS as error:
-            raise uncomputable(error) from None
+        except PYTHON_ERRORS as error:
+            raise as_metadata_error(error) from None
         for op, slot, metas, attributes in ints:
             if type(values[slot]) is int:
                 check_scalar(op, values[slot], metas, attributes)

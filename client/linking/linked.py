@@ -1,4 +1,8 @@
-"""A linked program: a routine of the machine, which one message runs."""
+"""A linked program: a routine of the machine, which one message runs, and the report of its compiled form.
+
+The routine is linked when the object is made, and released when the object is dropped. Results have ids and metas
+before the run ends, as those of an op.
+"""
 
 from __future__ import annotations
 
@@ -103,8 +107,8 @@ def pass_line(row: Mapping[str, Any]) -> str:
     return f"  {row['pass']}: {before} to {after} {of}"
 
 
-PENDING: Final = 1 << 20  # the assumed number of elements of a value whose shape depends on data
-RECORDS: Final = 64  # of a program, in one message
+PENDING_SIZE: Final = 1 << 20  # the assumed number of elements of a value whose shape depends on data
+RECORDS_PER_MESSAGE: Final = 64  # records of a program
 
 
 class Bindings(NamedTuple):
@@ -137,8 +141,8 @@ class ProgramBinding:
         self._core = core
         self._id = 0  # set first, so that the object can be dropped at any time
         self._written = program.written
-        known = core.effects.known
-        self.chains = tuple([known(chains[n] if n < len(chains) else None) for n in range(program.chains)])
+        chain_number = core.effects.chain_number
+        self.chains = tuple([chain_number(chains[n] if n < len(chains) else None) for n in range(program.chains)])
         self.callbacks = tuple(callbacks)
         self._results = tuple((program.metas[value], self.devices[program.homes[value]]) for value in program.results)
         self._effects = tuple((step.op, *self._effect(step, depth > 0)) for step, depth in effects_of(program))
@@ -155,8 +159,10 @@ class ProgramBinding:
             program_id, location = outbox.new_id(), outbox.locations.here(3)
             try:
                 records = self._records()
-                for start in range(0, len(records), RECORDS):
-                    outbox.messages.append(encode_message(ProgramPart(program_id, records[start : start + RECORDS])))
+                for start in range(0, len(records), RECORDS_PER_MESSAGE):
+                    outbox.messages.append(
+                        encode_message(ProgramPart(program_id, records[start : start + RECORDS_PER_MESSAGE]))
+                    )
                 id_ = outbox.new_id()
                 ids = tuple([tensor._id for tensor in self.captured])
                 outbox.captured.update(ids)
@@ -172,7 +178,7 @@ class ProgramBinding:
         """The chain and the callback of a step that prints or calls back. `repeats`: it may do so several times."""
         attributes = dict(step.attributes)
         if step.op == HOST_CALL:
-            chain = self._core.effects.chain_of_calls() if repeats else 0
+            chain = self._core.effects.chain_of_host_calls() if repeats else 0
             return chain, AtLine(self._function(step, attributes["callback"]), step.location, repeats=repeats)
         chain = self.chains[attributes["chain"]]
         if step.op == PRINT:
@@ -256,4 +262,4 @@ def shown_name(name: str) -> str:
 def work_of(program: Program) -> int:
     """The estimated work of a run, in element operations."""
     metas = [meta for step in program.steps for meta in step.results]
-    return sum(PENDING if meta is None else meta.size for meta in metas)
+    return sum(PENDING_SIZE if meta is None else meta.size for meta in metas)

@@ -1,4 +1,8 @@
-"""One capture of a routine as a function of its own: publishing sends it, and a look-up returns one."""
+"""One capture of a routine as a function of its own: publishing sends it, and a look-up returns one.
+
+The function takes arguments as the captured call did (same structure, metas and fixed numbers), and never captures
+anew.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from ...interpreter.programs.convention import (
     Other,
 )
 from ...interpreter.programs.program import Program
-from ..capture.binding import Bound, signature
+from ..capture.binding import BoundArguments, signature
 from ..capture.results import maker
 from ..global_tensors.published import label_of
 from ..global_tensors.tensor import GlobalTensor
@@ -52,7 +56,7 @@ class LinkedRoutine(Reported):
         Within a routine that is captured, its steps become steps of that routine, with the same effects.
         """
         capture = None if CURRENT.capture is None else capture_for(self._core.core, self._convention.name)
-        given = Bound(self._core.core, self.program, self._convention, args, kwargs)
+        given = BoundArguments(self._core.core, self.program, self._convention, args, kwargs)
         results, values = self._core.issue(capture, given.tensors, given.numbers, self._convention.name)
         return self._make(results, given.tensors, values)
 

@@ -18,7 +18,7 @@ from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting, on_thread
-from .inlining import PYTHONS, evaluated, inlined, uncomputable
+from .inlining import PYTHON_ERRORS, as_metadata_error, evaluated, inlined
 from .linked import ProgramBinding, Report
 
 
@@ -56,8 +56,8 @@ class LinkedRuns:
             values = evaluate(program.numbers, parameters, seed, tuple(calls))
             for op, slot, metas, attributes in self._ints:
                 check_scalar(op, values[slot], metas, attributes)
-        except (MetadataError, *PYTHONS) as error:
-            raise located(uncomputable(error)) from None
+        except (MetadataError, *PYTHON_ERRORS) as error:
+            raise located(as_metadata_error(error)) from None
         return values
 
 

@@ -1,4 +1,4 @@
-"""The periods that a session knows, found by their first calls."""
+"""The periods that a session knows, found by their first calls. The least recently used one is forgotten first."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 from .period import Period, PeriodForm
 
-PERIODS: Final = 32
-STEPS: Final = 1 << 13  # of all programs together
+MAX_PERIODS: Final = 32
+MAX_STEPS: Final = 1 << 13  # steps of all programs together
 
 
 class Catalogue:
@@ -60,7 +60,7 @@ class Catalogue:
     def surplus(self) -> Period | None:
         """The next period to forget if there are too many, or too long ones; else None."""
         steps = sum(len(period) * len(period.programs) for period in self._order)
-        if len(self._order) > PERIODS or (steps > STEPS and len(self._order) > 1):
+        if len(self._order) > MAX_PERIODS or (steps > MAX_STEPS and len(self._order) > 1):
             return next(iter(self._order))
         return None
 

@@ -1,10 +1,11 @@
 """The history of a session's stream of calls, in which repetitions are found.
 
-Each call is compared with the call a *distance* before it. While they are equal, the stream repeats with that distance.
-Where they differ, the distance is set to that of the last call with the same number. So a loop is found at the end of
-its second round: as soon as a call occurs that is the only one of its number in the loop. This costs a comparison and a
-dictionary entry per call. The idea is that of Legion's Apophenia (Yadav et al., Automatic Tracing in Task-Based Runtime
-Systems, 2025), whose suffix arrays would find rounds with irregular parts between them, too, and cost a thread.
+Each call has a number, its *token* (signature and line), and is compared with the call a *distance* before it. While
+the tokens are equal, the stream repeats with that distance. Where they differ, the distance becomes that to the last
+call with the same token. So a loop is found at the end of its second round, after a call whose token occurs once in
+each round. This costs a comparison and a dictionary entry per call. The idea is that of Legion's Apophenia (Yadav et
+al., Automatic Tracing in Task-Based Runtime Systems, 2025), whose suffix arrays would find rounds with irregular parts
+between them, too, and cost a thread.
 
 A message that is no call is a break (`BREAK`): a loop that asks for a value in each round repeats with the break. Only
 the pieces between breaks can be sent as a run.
@@ -22,15 +23,23 @@ from ...interpreter.wire.message_kinds import CALL, CHAIN, SIGNATURE
 from ...interpreter.wire.messages import Message
 from ...interpreter.wire.roles import own_ids
 
-BREAK: Final = -1  # the number of a message that is no call: periods end there
+BREAK: Final = -1  # the token of a message that is no call: periods end there
 KIND: Final = itemgetter(0)
 INPUTS: Final = itemgetter(2)
 OUTPUTS: Final = itemgetter(3)
 LOCATION: Final = itemgetter(5)
 
+LONGEST_PERIOD: Final = 1024  # calls of a period
+SHORTEST_RUN: Final = 8  # calls that make a run worthwhile
+SHORT_ROUND: Final = 16  # calls of a round that is combined with further rounds
+COMBINED_CALLS: Final = 64  # calls of the combined rounds together, at least
+MOST_CALLS: Final = 4 * LONGEST_PERIOD  # the most calls that are remembered; at least half as many are
+NEVER: Final = 1 << 60  # a position that no call has
+NO_CALL: Final[Message] = (BREAK, 0, (), ())  # in place of a message that is no call, laid out as a call
+
 
 def tokens_of(messages: Iterable[Message]) -> list[int]:
-    """The number of each message: for a call, its signature and its line, without the surrounding spans.
+    """The token of each message: for a call, its signature and its line, without the surrounding spans.
 
     A call that was prepared for sending, but could not be sent, has its releases already, and counts as no call.
     """
@@ -77,17 +86,6 @@ def newest_in(messages: Iterable[Message], before: int) -> int:
     return newest
 
 
-LONGEST: Final = 1024  # calls of a period
-SHORTEST: Final = 8  # calls that make a run worthwhile
-SHORT: Final = 16  # calls of a round that is combined with further rounds
-SEVERAL: Final = 64  # calls of such rounds together
-MOST_CALLS: Final = 4 * LONGEST  # the most remembered calls; at least half as many are remembered
-
-
-NEVER: Final = 1 << 60  # a position that no call has
-NO_CALL: Final[Message] = (BREAK, 0, (), ())  # in place of a message that is no call, laid out as a call
-
-
 class CallSequence(NamedTuple):
     """Consecutive calls: the token, operands and results of each, as tuples, which the garbage collector ignores."""
 
@@ -106,9 +104,9 @@ class Rounds(NamedTuple):
 class History:
     """The newest calls, and the distance with which they repeat.
 
-    `_matched`: the number of consecutive calls that equal those a distance before. `_due`: the end of two rounds.
-    `_last`: the newest position of each token, up to `_noted`; after that only where rounds differ. `_vain`: distances
-    that were given up.
+    `_matched`: the number of consecutive calls that equal those a distance before. `_due`: the position at which two
+    rounds are complete. `_last`: the newest position of each token, up to `_noted_to`; after that only where rounds
+    differ. `_given_up`: distances that are ignored.
     """
 
     def __init__(self) -> None:
@@ -119,9 +117,9 @@ class History:
         self._operands: list[Sequence[Any]] = []
         self._results: list[Sequence[int]] = []
         self._last: dict[int, int] = {}  # token -> its newest position
-        self._distance = self._matched = self._due = self._noted = 0
-        self._vain: set[int] = set()
-        self._span = 0  # of the newest call
+        self._distance = self._matched = self._due = self._noted_to = 0
+        self._given_up: set[int] = set()
+        self._span = 0  # the span of the newest call
 
     def add(
         self, tokens: Sequence[int], operands: Iterable[Sequence[Any]], results: Iterable[Sequence[int]]
@@ -145,22 +143,22 @@ class History:
                 if here >= self._due and matched >= distance:
                     found.append(Rounds(distance, list(self._repeated(distance, matched, here + 1))))
             else:
-                if self._noted < here:
-                    first = max(self._noted, here - distance)
+                if self._noted_to < here:
+                    first = max(self._noted_to, here - distance)
                     last.update(zip(known[first:here], range(first, here), strict=True))
                 distance = here - last.get(token, here)
-                matched = 1 if 0 < distance <= LONGEST else 0
+                matched = 1 if 0 < distance <= LONGEST_PERIOD else 0
                 distance *= matched
-                self._due = NEVER if distance in self._vain else 0
+                self._due = NEVER if distance in self._given_up else 0
                 last[token] = here
-                self._noted = here + 1
+                self._noted_to = here + 1
             here += 1
         self._distance, self._matched = distance, matched
         return [rounds for rounds in found if rounds.stretches]
 
     def give_up(self, distance: int) -> None:
         """Ignore repetitions of that distance until the older half of all calls is forgotten."""
-        self._vain.add(distance)
+        self._given_up.add(distance)
         if distance == self._distance:
             self._due = NEVER
 
@@ -194,7 +192,7 @@ class History:
         tokens = self._tokens
         size, newest = distance, tokens[end - distance : end]
         if BREAK not in newest:
-            size = distance * -(-SEVERAL // distance) if distance < SHORT else distance
+            size = distance * -(-COMBINED_CALLS // distance) if distance < SHORT_ROUND else distance
         elif newest[-1] != BREAK:
             self._due = end + newest.index(BREAK)
             return
@@ -205,7 +203,7 @@ class History:
         start = end - 2 * size
         breaks = [n for n in range(start, end) if tokens[n] == BREAK] or [start + size, end]
         for stop in breaks:
-            if stop - start >= SHORTEST:
+            if stop - start >= SHORTEST_RUN:
                 part = slice(start, stop)
                 yield CallSequence(tokens[part], self._operands[part], self._results[part])
             start = stop + (stop < end and tokens[stop] == BREAK)
@@ -214,7 +212,7 @@ class History:
         """Forget the older half."""
         count = len(self._tokens) - MOST_CALLS // 2
         del self._tokens[:count], self._operands[:count], self._results[:count]
-        self._noted = max(0, self._noted - count)
+        self._noted_to = max(0, self._noted_to - count)
         self._due = 0
-        self._vain.clear()
+        self._given_up.clear()
         self._last = {token: position - count for token, position in self._last.items() if position >= count}

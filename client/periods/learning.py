@@ -1,4 +1,8 @@
-"""Learns which calls repeat, from calls that are sent one by one."""
+"""Learns which calls repeat, from calls that are sent one by one.
+
+A form of calls becomes a period when it occurs twice in two rounds and a program can represent it. A form that fails is
+given up until it has occurred often. A session in which nothing repeats is searched only a quarter of the time.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,16 @@ from .history import BREAK, INPUTS, MOST_CALLS, OUTPUTS, CallSequence, History, 
 from .linking import PeriodBuilder
 from .period import Period, PeriodForm, form_of
 
-LISTENS: Final = 2 * MOST_CALLS  # messages in which it looks for periods before it pauses
-GIVEN_UP: Final = 64  # forms that are known to be no periods
-NEVER: Final = 1 << 60
+SEARCH_WINDOW: Final = 2 * MOST_CALLS  # messages without a new period after which the search pauses
+MAX_GIVEN_UP: Final = 64  # forms that are remembered as given up
+NEVER: Final = 1 << 60  # more occurrences than a session has calls
 
 
 class Learning:
     """Finds periods for a catalogue, and forgets them. `signatures`: SIGNATURE messages by number.
 
-    `_given_up`: how often forms must occur before they are tried again. `_unheard`: messages sent since a period was
-    found or sent, or a signature was new. `_release` takes the id of a routine.
+    `_given_up`: how often forms must occur before they are tried again. `_since_progress`: messages sent since a period
+    was found or sent, or a signature was new. `_release` takes the id of a routine.
     """
 
     def __init__(self, periods: Catalogue, locations: Locations, release: Callable[[int], None]) -> None:
@@ -35,7 +39,7 @@ class Learning:
         self._locations = locations
         self._periods = periods
         self._release = release
-        self._unheard = 0
+        self._since_progress = 0
 
     def interrupt(self) -> None:
         """Note that a run was sent here."""
@@ -43,7 +47,7 @@ class Learning:
 
     def went_well(self) -> None:
         """Note that a period was sent as a run."""
-        self._unheard = 0
+        self._since_progress = 0
 
     def forget(self, period: Period, often: int = 0) -> None:
         """Forget a period, and learn its form again only after it has occurred `often` times."""
@@ -56,10 +60,10 @@ class Learning:
     def learn(self, messages: Sequence[Message]) -> None:
         """Add messages that are sent one by one to the history; note the periods found. If nothing was found for long,
         and no call was new, only every fourth stretch of calls is examined."""
-        self._unheard += len(messages)
-        if self._unheard > LISTENS:
-            if self._unheard > 4 * LISTENS:
-                self._unheard = 0
+        self._since_progress += len(messages)
+        if self._since_progress > SEARCH_WINDOW:
+            if self._since_progress > 4 * SEARCH_WINDOW:
+                self._since_progress = 0
             self._history.clear()
             return
         tokens = tokens_of(messages)
@@ -67,7 +71,7 @@ class Learning:
             messages, tokens = self._history.calls_in(messages, tokens)
         for distance, stretches in self._history.add(tokens, map(INPUTS, messages), map(OUTPUTS, messages)):
             if self._add_repeated(stretches):
-                self._unheard = 0
+                self._since_progress = 0
             else:
                 self._history.give_up(distance)
 
@@ -92,7 +96,7 @@ class Learning:
         """Do not learn a form until it has occurred `often` times."""
         self._given_up.pop(form, None)
         self._given_up[form] = often
-        if len(self._given_up) > GIVEN_UP:
+        if len(self._given_up) > MAX_GIVEN_UP:
             del self._given_up[next(iter(self._given_up))]
 
     def _add(self, form: PeriodForm) -> bool:
@@ -119,7 +123,7 @@ class Learning:
             if message[0] == ATOMIC:
                 self.note_signatures(message[1])
             elif message[0] == SIGNATURE:
-                self._unheard = 0
+                self._since_progress = 0
                 former = self.signatures.get(message[1])
                 self.signatures[message[1]] = message
                 if former is not None and former is not message:

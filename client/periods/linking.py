@@ -19,7 +19,7 @@ from ..transport.replies import Reply
 from .history import line_in
 from .period import ATTRIBUTES, DEVICE, METAS, NUMBER, OP, TARGETS, Period, Results, Signatures
 
-RECORDS = 64  # of a program, in one message
+RECORDS_PER_MESSAGE = 64  # records of a program in one message
 
 
 class LinkedPeriod:
@@ -44,7 +44,10 @@ def link(
     """A routine of a period, and the messages that make it, which are sent last. The caller holds the lock."""
     program, devices = PeriodBuilder(period, signatures).program(results)
     program_id, records = outbox.new_id(), list(wire_records(program))
-    parts = [ProgramPart(program_id, records[n : n + RECORDS]) for n in range(0, len(records), RECORDS)]
+    parts = [
+        ProgramPart(program_id, records[n : n + RECORDS_PER_MESSAGE])
+        for n in range(0, len(records), RECORDS_PER_MESSAGE)
+    ]
     id_ = outbox.new_id()
     number, reply = outbox.transport.request()
     link = Link(id_, program_id, tuple(devices), (), line_in(period.form.tokens[0]), period.name)

@@ -2,11 +2,11 @@
 
 Theory of operation. Calls are issued and queued as in any outbox. Calls that are sent op by op go through the history,
 which finds repetitions. Once a period is known, its calls are held back from the first one on, until the call after the
-last one comes (by then the handles of intermediate values have been dropped); or until the batch is sent for another
-reason, with the period complete or not: a question, another thread's, an idle moment, a group. When the batch is sent,
-the calls of each complete period are replaced by one RUN message, if they have its form. New tensors that still have a
-handle, or that a later message uses, are the run's results. All other messages are sent unchanged. So a held call is an
-ordinary unsent message, and nothing else has to know of it.
+last one comes (by then the handles of intermediate values have been dropped). If a question, another thread's question,
+an idle moment or a group needs the batch earlier, it is sent with the period complete or incomplete. When the batch is
+sent, the calls of each complete period are replaced by one RUN message, if they have its form. New tensors that still
+have a handle, or that a later message uses, are the run's results. All other messages are sent unchanged. A held call
+is an ordinary unsent message to all other parts of the session.
 
 A period's program is linked after everything that was issued, since ids rise, and once for each set of results. It is
 run once the machine has answered that it accepted the program: if a quota is exceeded, calls are sent op by op.
@@ -36,9 +36,9 @@ from .learning import Learning
 from .linking import LinkedPeriod, link
 from .period import Period, Results
 
-STRIDE: Final = 64  # messages between two checks of held messages
-PATIENCE: Final = 8  # the times in a row that a period may begin without becoming a run
-VARIANTS: Final = 8  # programs of a period
+CHECK_INTERVAL: Final = 64  # messages between two checks of held messages
+MAX_MISSES: Final = 8  # times in a row that a period may begin without becoming a run
+MAX_PROGRAMS: Final = 8  # programs linked for one period
 SIGNED: Final = frozenset((SIGNATURE, ATOMIC))  # kinds of messages that hold signatures
 OUTPUTS_OF_RUN: Final = 4  # their position in the message
 
@@ -46,9 +46,10 @@ OUTPUTS_OF_RUN: Final = 4  # their position in the message
 class PeriodicOutbox(Outbox):
     """The outbox described above. `periods`: the known ones; `runs` and `ops_in_runs` count what was sent as runs.
 
-    `_whole`: the complete periods among the messages, with their starts; `_period` has begun at `_start`. The first
-    `_seen` messages were checked. `_usual`: the limit of the batch in any outbox, unless another limit replaced `_set`.
-    `_still_used`: dropped handles that held messages use. `_newest`: no id that was sent is above it.
+    `_complete`: the complete periods among the messages, with their starts; `_period` has begun at `_start`. The first
+    `_seen` messages were checked. `_usual_limit`: the batch's limit as in any outbox; it is taken over from `limit`
+    when this differs from `_set_limit`, which was set last. `_still_used`: dropped handles that held messages use.
+    `_newest`: no id that was sent is above it.
     """
 
     def __init__(self, transport: Any, frames: int | None = None) -> None:
@@ -58,10 +59,10 @@ class PeriodicOutbox(Outbox):
         self._still_used: set[int] = set()
         self._newest = 0
         self._sending = False
-        self._usual = self._set = 0
+        self._usual_limit = self._set_limit = 0
         self._period: Period | None = None
         self._start = self._seen = 0
-        self._whole: list[tuple[int, Period]] = []
+        self._complete: list[tuple[int, Period]] = []
         super().__init__(transport, frames)
         self._learning = Learning(self.periods, self.locations, self.release)
 
@@ -80,17 +81,17 @@ class PeriodicOutbox(Outbox):
 
     def appended(self) -> None:
         """As in any outbox, but wait for the rest of a period that has begun."""
-        if self._sending:  # by this thread, which a signal handler has interrupted: the message is sent later
+        if self._sending:  # a signal handler has interrupted the sending on this thread: the message is sent later
             return
-        if not self._looks():
+        if not self._may_hold():
             super().appended()
             return
         with self.lock:
-            if self.limit != self._set:
-                self._usual = self.limit
+            if self.limit != self._set_limit:
+                self._usual_limit = self.limit
             self._follow()
-            sent = self._is_due() and self._send(self._end(*self._whole[-1]))
-            held = self._wait()
+            sent = self._is_due() and self._send(self._end(*self._complete[-1]))
+            held = self._schedule_check()
         if sent:
             self.transport.await_credit()
         if not held:
@@ -100,10 +101,10 @@ class PeriodicOutbox(Outbox):
 
     def _append(self) -> None:
         """Act as any outbox: no period has begun. Check again after some messages, or after one that is no call."""
-        if len(self.messages) >= self._usual:
-            self.limit = self._usual
+        if len(self.messages) >= self._usual_limit:
+            self.limit = self._usual_limit
             super().appended()
-            self._usual = self.limit
+            self._usual_limit = self.limit
         elif self.messages and not self.waker.awake:
             self.waker.rouse()
         with self.lock:
@@ -111,20 +112,20 @@ class PeriodicOutbox(Outbox):
             called = not messages or messages[-1][0] == CALL
             if not called:
                 self._make_room()
-            self._set = self.limit = min(self._usual, len(messages) + (STRIDE if called else 1))
+            self._set_limit = self.limit = min(self._usual_limit, len(messages) + (CHECK_INTERVAL if called else 1))
 
     def make_way(self) -> None:
         """As in any outbox, unless the heavy op may belong to a period that has begun."""
         if self._sending:
             return
-        if self.heavy and self._looks():
+        if self.heavy and self._may_hold():
             with self.lock:
                 self._follow()
-                if self._wait():
+                if self._schedule_check():
                     return
         super().make_way()
 
-    def _looks(self) -> bool:
+    def _may_hold(self) -> bool:
         """Return whether any period is known, and calls may be held back."""
         return bool(self.periods.starts) and not self.depth and type(self.messages) is list
 
@@ -145,7 +146,7 @@ class PeriodicOutbox(Outbox):
             done = first + at - self._start
             expected = period.tokens[done : done + len(tokens) - at]
             if not expected:
-                self._whole.append((self._start, period))
+                self._complete.append((self._start, period))
                 self._period = None
             elif tokens[at : at + len(expected)] == expected:
                 at += len(expected)
@@ -161,18 +162,18 @@ class PeriodicOutbox(Outbox):
     def _is_due(self) -> bool:
         """Return whether a complete period is due: if the machine works concurrently with the program. Otherwise the
         batch may grow as usual."""
-        if not self._whole:
+        if not self._complete:
             return False
-        return self.transport.eager or self.heavy or len(self.messages) >= self._usual
+        return self.transport.eager or self.heavy or len(self.messages) >= self._usual_limit
 
-    def _wait(self) -> bool:
+    def _schedule_check(self) -> bool:
         """Set when to check a begun period again; False if there is none."""
         if self._period is None:
             return False
         size, end = len(self.messages), self._end(self._start, self._period)
         if size in (self._start + 1, end):
             self._make_room()
-        self._set = self.limit = size + max(1, min(end - size, STRIDE))
+        self._set_limit = self.limit = size + max(1, min(end - size, CHECK_INTERVAL))
         return True
 
     def _make_room(self) -> None:
@@ -182,8 +183,8 @@ class PeriodicOutbox(Outbox):
     def _miss(self, period: Period) -> None:
         """Note that a period began but was not completed; forget a period that often fails."""
         period.missed += 1
-        if period.missed > PATIENCE and period in self.periods:
-            self._learning.forget(period, PATIENCE)
+        if period.missed > MAX_MISSES and period in self.periods:
+            self._learning.forget(period, MAX_MISSES)
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -195,7 +196,7 @@ class PeriodicOutbox(Outbox):
         """Send the first `count` messages."""
         with SHIELD:
             sent = self._deliver(self._made_ready(count))
-            if self._looks():
+            if self._may_hold():
                 self._follow()
             return sent
 
@@ -225,10 +226,10 @@ class PeriodicOutbox(Outbox):
             if period is None:
                 self._miss(begun)
             else:
-                self._whole.append((self._start, period))
+                self._complete.append((self._start, period))
 
     def _rewritten(self, batch: list[list[Any]]) -> list[list[Any]]:
-        whole, self._whole = self._whole, []
+        whole, self._complete = self._complete, []
         dropped = self._still_used | self._dropped()
         if not SIGNED.isdisjoint(map(KIND, batch)):
             self._learning.note_signatures(batch)
@@ -247,7 +248,7 @@ class PeriodicOutbox(Outbox):
         return ready
 
     def _remainder(self) -> list[list[Any]]:
-        """The messages that should have stayed: they are sent before a program, since ids rise."""
+        """Take the held messages, too: their ids are lower than those of a program that is sent next."""
         held, self.messages = self.messages, []
         self.heavy = False
         self._learning.learn(held)
@@ -337,7 +338,7 @@ class PeriodicOutbox(Outbox):
         for period, results in due:
             if period not in self.periods:
                 continue
-            if len(period.programs) >= VARIANTS:
+            if len(period.programs) >= MAX_PROGRAMS:
                 period.seen.clear()
                 self.release(period.programs.pop(next(iter(period.programs))).id)
             period.programs[results], messages = link(self, period, results, self._learning.signatures)

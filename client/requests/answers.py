@@ -1,4 +1,8 @@
-"""Questions to the machine, and waiting for the answers: values, readiness, reports."""
+"""Questions to the machine, and waiting for the answers: values, readiness, reports.
+
+The methods `ask...` return a `Reply` at once, and `fetching...` are steps (`waiting/steps.py`); `fetch`, `query`,
+`await_ready` and `look_at` wait for the answer.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,11 @@ from ..outbox.outbox import Build, Outbox
 from ..transport.replies import Reply
 from ..waiting.steps import Steps
 
+LONGEST_TIMEOUT = 1e9  # seconds: some thirty years
 
-class Asked(Protocol):
-    """A tensor as questions know it: its id, and its meta once known."""
+
+class AskedTensor(Protocol):
+    """A tensor about which questions are asked: its id, and its meta once known."""
 
     _id: int
     _meta: Meta | None
@@ -33,13 +39,13 @@ class Answers:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
-    def fetch(self, tensor: Asked) -> NDArray[Any]:
+    def fetch(self, tensor: AskedTensor) -> NDArray[Any]:
         return fetched(tensor, self._outbox.answered(self.question(tensor)))
 
-    def fetching(self, tensor: Asked) -> Steps[NDArray[Any]]:
+    def fetching(self, tensor: AskedTensor) -> Steps[NDArray[Any]]:
         return fetched(tensor, (yield self._outbox.ask(self.question(tensor))))
 
-    def fetching_all(self, tensors: Sequence[Asked]) -> Steps[list[NDArray[Any]]]:
+    def fetching_all(self, tensors: Sequence[AskedTensor]) -> Steps[list[NDArray[Any]]]:
         """The values of several tensors, in one round trip."""
         replies = self._outbox.ask_all([self.question(tensor) for tensor in tensors])
         found = []
@@ -47,18 +53,18 @@ class Answers:
             found.append(fetched(tensor, (yield reply)))
         return found
 
-    def question(self, tensor: Asked) -> Build:
+    def question(self, tensor: AskedTensor) -> Build:
         """The question for the value. A large value is read in the daemon's memory, as an *export* with its own id."""
         outbox, meta = self._outbox, tensor._meta
         if not (outbox.transport.maps and type(meta) is Meta and meta.nbytes >= SHARED_FROM):
             return partial(Fetch, tensor._id, export=0)
         return lambda request, location: Fetch(tensor._id, request, location, outbox.new_id())
 
-    def ask_ready(self, tensor: Asked) -> Reply:
+    def ask_ready(self, tensor: AskedTensor) -> Reply:
         """Ask to be told when the tensor is ready. Does not wait."""
         return self._outbox.ask(partial(Wait, (tensor._id,)))
 
-    def await_ready(self, tensor: Asked, timeout: float | None) -> Any:
+    def await_ready(self, tensor: AskedTensor, timeout: float | None) -> Any:
         """Wait until the tensor is ready; returns its meta and home in wire form."""
         return self._outbox.answered(partial(Wait, (tensor._id,)), seconds("wait", timeout))
 
@@ -70,7 +76,7 @@ class Answers:
         """Ask the machine about itself. Does not wait."""
         return self._outbox.ask(lambda request, _: Query(what, arguments, request), located=False)
 
-    def look_at(self, tensor: Asked, timeout: float) -> dict[str, Any]:
+    def look_at(self, tensor: AskedTensor, timeout: float) -> dict[str, Any]:
         """The present state, error and meta of a tensor. Moves nothing; TimeoutError without an answer."""
         found: dict[str, Any] = self._outbox.await_reply(self.ask("state", tensor._id), timeout)
         return found
@@ -84,7 +90,7 @@ class Answers:
         return self._outbox.ask(Sync)
 
 
-def fetched(tensor: Asked, value: NDArray[Any]) -> NDArray[Any]:
+def fetched(tensor: AskedTensor, value: NDArray[Any]) -> NDArray[Any]:
     """The fetched value; the tensor learns its meta from it."""
     if tensor._meta is None:
         tensor._meta = Meta.of(value.shape, value.dtype)
@@ -100,7 +106,4 @@ def seconds(what: str, timeout: Any) -> float | None:
         raise located(MetadataTypeError(f"{what}: a timeout must be a number of seconds or None, not a {kind}"))
     if isinstance(timeout, (float, np.floating)) and math.isnan(timeout):
         raise located(MetadataError(f"{what}: the timeout is not a number (NaN)"))
-    return float(min(max(timeout, 0), LONGEST))
-
-
-LONGEST = 1e9  # seconds: some thirty years
+    return float(min(max(timeout, 0), LONGEST_TIMEOUT))

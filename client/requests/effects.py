@@ -1,4 +1,7 @@
-"""Side effects and their chains: user code that runs in program order, with the values that tensors have there."""
+"""Side effects and their chains: user code that runs in program order, with the values that tensors have there.
+
+A chain is a number. The effects on one chain run in order, and stop with the first one that fails.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ from ..waiting.steps import Steps
 
 
 class SessionEffects:
-    """The side effects of one session. A chain is a number; the effects on one chain happen in order, or not at all."""
+    """The side effects of one session, which knows its own chains, and has a default one."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._chains: set[int] = set()
         self._default = self._add_chain()  # sent with the session's first message
-        self._of_calls = 0
+        self._call_chain = 0
 
     def new_chain(self) -> int:
         refuse_captured(self._outbox, "a chain cannot be made")
@@ -32,13 +35,13 @@ class SessionEffects:
         self._outbox.appended()
         return id_
 
-    def chain_of_calls(self) -> int:
+    def chain_of_host_calls(self) -> int:
         """The chain that host calls in blocks of routines read, so that operations after the block wait for them.
 
-        The chain does not order these calls, and nothing stops it."""
+        The chain does not order these calls, and does not stop when one of them fails."""
         with self._outbox.lock:
-            self._of_calls = self._of_calls or self._add_chain()
-            return self._of_calls
+            self._call_chain = self._call_chain or self._add_chain()
+            return self._call_chain
 
     def _add_chain(self) -> int:
         with self._outbox.lock, SHIELD:
@@ -50,29 +53,31 @@ class SessionEffects:
     def issue(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> None:
         """Call back with the values of the tensors with these ids, after the effects already on the chain."""
         check_callback(callback)
-        known, guarded = self.known(chain), refusing(self._outbox, callback)
+        chain_number, guarded = self.chain_number(chain), refusing(self._outbox, callback)
         with self._outbox.lock, SHIELD:
             location = self._outbox.locations.here(2)
-            self._outbox.messages.append(encode_message(Effect(ids, known, guarded, 0, location)))
+            self._outbox.messages.append(encode_message(Effect(ids, chain_number, guarded, 0, location)))
         self._outbox.appended()
 
     def issue_tolerant(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> Reply:
         """As `issue`, for a callback that accepts errors in place of values; the reply is set when it has run."""
-        known = self.known(chain)
+        chain_number = self.chain_number(chain)
         with self._outbox.lock, SHIELD:
             location = self._outbox.locations.here(2)
             reply: Reply
             request, reply = self._outbox.transport.request()
-            self._outbox.messages.append(encode_message(Effect(ids, known, callback, request, location, tolerant=True)))
+            self._outbox.messages.append(
+                encode_message(Effect(ids, chain_number, callback, request, location, tolerant=True))
+            )
         self._outbox.appended()
         return reply
 
     def checking(self, chain: int | None) -> Steps[None]:
         """Wait for a chain; raises the error that stopped it."""
-        known = self.known(chain)
-        yield self._outbox.ask(lambda request, at: Effect((), known, nothing, request, at))
+        chain_number = self.chain_number(chain)
+        yield self._outbox.ask(lambda request, at: Effect((), chain_number, do_nothing, request, at))
 
-    def known(self, chain: int | None) -> int:
+    def chain_number(self, chain: int | None) -> int:
         """The number of a chain, by default the session's own; ProtocolError for chains of other sessions."""
         if chain is not None and (type(chain) is not int or chain not in self._chains):
             raise located(ProtocolError(f"{shown(chain)} is not a chain of this session; make one with chain()"))
@@ -85,5 +90,5 @@ def check_callback(callback: Any, what: str = "effect") -> None:
         raise located(MetadataError(f"{what}: a callback must be a function, not {type(callback).__name__}"))
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """The side effect that only waits for its chain."""

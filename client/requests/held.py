@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-ROWS = 50  # of an answer, unless another number is asked for
+DEFAULT_ROWS = 50  # rows of an answer
 
 
-def whole(answer: Sequence[Any]) -> dict[str, Any]:
+def as_object(answer: Sequence[Any]) -> dict[str, Any]:
     """The answer as one object, with its `rows`."""
     *rows, found = answer
     return {**found, "rows": rows}

@@ -40,7 +40,7 @@ class Printing:
         self._outbox = outbox
         self._effects = effects
         self._open: dict[Reply, object] = {}  # -> the session, which lives until the line is written
-        self._lost = 0  # prints that were not written because their chain is broken, or in time
+        self._lost = 0  # prints that were not written: their chain is broken, or time ran out
         self._why = ""
 
     def issue(self, parts: Sequence[Any], ids: tuple[int, ...], sep: str, chain: int | None, core: object) -> None:
@@ -133,7 +133,7 @@ class AtExit:
             AT_END.do(self.finish)
 
     def finish(self) -> None:
-        """Finish all work within the time of one session. An interrupt gives up the rest, without a traceback."""
+        """Finish all work within the time of one session. KeyboardInterrupt gives up the rest, without a traceback."""
         deadline = monotonic() + PATIENCE
         left = sorted(self._open, key=lambda one: not isinstance(one, Printing))  # those with a deadline come last
         try:

@@ -21,7 +21,7 @@ from ...interpreter.programs.constructs import FORMS, LARGEST_MAX_ITERATIONS, MA
 from ...interpreter.programs.program import CASE, COND, REPEAT, WHILE
 from ...interpreter.wire.forms import shown
 from ..calls.checks import on_one_device, own
-from ..capture.blocks import Captured, Draws, captured, check_structures, tensors_in, with_tensors
+from ..capture.blocks import Captured, Draws, capture_block, check_structures, tensors_in, with_tensors
 from ..capture.capture import Capture
 from ..capture.numbers import fixed
 from ..capture.structure import LOCATED, is_number, members, rebuilt
@@ -195,7 +195,7 @@ def record(capture: Capture, step: ControlFlowCall) -> Any:
     blocks: list[Captured] = []
     for function in functions:
         like = partial(laid_like, function, blocks[0].value) if blocks and not loops else function
-        blocks.append(captured(capture, like, args, draws, own=loops))
+        blocks.append(capture_block(capture, like, args, draws, own=loops))
     values = [state_of(args), as_state(blocks[-1].value, len(args))] if loops else [block.value for block in blocks]
     check_structures(op, values)
     with LOCATED:

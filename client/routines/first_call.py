@@ -7,13 +7,13 @@ from typing import Any, Final, NamedTuple
 
 from ...interpreter.programs.convention import CallingConvention
 from ...interpreter.types.meta import Meta
-from ..capture.binding import Described
+from ..capture.binding import DescribedArguments
 from ..capture.capture import Capture, UploadedConstant
 from ..capture.evaluation import Evaluation
 from ..capture.results import CapturedResults
 from ..capture.structure import Arguments
 from ..core.core import Core
-from ..core.scopes import hand
+from ..core.scopes import hand_over
 from ..host_arrays.uploads import as_tensor
 from ..linking.linked import Bindings, ProgramBinding
 from ..locations.frames import warn
@@ -191,7 +191,7 @@ class FirstCall(NamedTuple):
     def _called(self, recorded: RecordedCapture) -> CallForm:
         """The calling convention: the relation of arguments and results to those of the program."""
         function, args = self.captures.function, self.args
-        described = Described(recorded.leaves, recorded.capture.fixed)
+        described = DescribedArguments(recorded.leaves, recorded.capture.fixed)
         names = parameter_names(function, len(args))
         positional = tuple((name, described.node(value)) for name, value in zip(names, args, strict=True))
         keywords = tuple((name, described.node(value)) for name, value in self.kwargs.items())
@@ -202,5 +202,5 @@ class FirstCall(NamedTuple):
 def own_tensor(core: Core, constant: UploadedConstant) -> Tensor:
     """The routine's own tensor with these values, which no context of the caller releases."""
     tensor = as_tensor(core, constant.array, constant.home)
-    hand(tensor, None)
+    hand_over(tensor, None)
     return tensor

@@ -94,7 +94,7 @@ class Routine(Generic[P, R]):
                 result = entry.run(given.tensors, given.numbers)
                 return result  # noqa: TRY300 - with fewer lines
             except Misfit as misfit:
-                fixed = entry.evaluation.behind(misfit.slot)
+                fixed = entry.evaluation.leaves_of(misfit.slot)
             result = FirstCall(self._captures, core, given, args, kwargs).first_time(fixed)
             return result  # noqa: TRY300
         except PUBLIC_ERRORS as error:

@@ -13,7 +13,7 @@ from ...interpreter.wire.forms import shown
 from ..locations.locations import located
 from ..locations.spans import OpenSpan
 from ..locations.tracebacks import make_public
-from ..requests.held import ROWS, whole
+from ..requests.held import DEFAULT_ROWS, as_object
 from ..waiting.steps import Awaiting, LongWork, Steps, on_thread
 from .parts import Facet, Parts
 
@@ -103,7 +103,7 @@ def counting(core: Parts, by: str | None) -> Steps[dict[str, Any]]:
     """Ask the machine for its counters, and add those of the session."""
     found: dict[str, Any] = as_lists((yield core.answers.ask("stats")))
     if by is not None:
-        memory = whole(as_lists((yield core.answers.ask("memory", by, ROWS))))
+        memory = as_object(as_lists((yield core.answers.ask("memory", by, DEFAULT_ROWS))))
         found["session"]["freed"] = memory["freed"].get(str(found["session"]["id"]), {})
         found["memory"] = memory
     contexts = [scope.stats() for scope in list(core.opened)]

@@ -11,7 +11,7 @@ from ...interpreter.programs.program import EFFECT, Program, effects_of
 from ...interpreter.programs.records import RecordsReader
 from ..calls.checks import own
 from ..core.core import Core
-from ..core.scopes import hand
+from ..core.scopes import hand_over
 from ..linking.linked import Bindings, ProgramBinding
 from ..linking.linked_routine import LinkedRoutine, portable
 from ..linking.linking import LinkedProgram
@@ -76,7 +76,7 @@ def made(
     """A routine of this session, made from the machine's answer, with its published name. The tensors that it captures
     are shared. Takes exactly the records of its program."""
     for tensor in bindings.captured:
-        hand(tensor, None)  # they are released with the routine, not with the surrounding context
+        hand_over(tensor, None)  # they are released with the routine, not with the surrounding context
     try:
         program = program_of(records)
         how = None if convention is None else decode(convention, program)

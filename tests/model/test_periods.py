@@ -59,8 +59,8 @@ def test_programs_give_what_serial_execution_gives(
     make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With two calls being worth a run, programs that repeat little have many."""
-    monkeypatch.setattr(history, "SHORTEST", 2)
-    monkeypatch.setattr(history, "SHORT", 1)
+    monkeypatch.setattr(history, "SHORTEST_RUN", 2)
+    monkeypatch.setattr(history, "SHORT_ROUND", 1)
     sent = 0
     for seed in (7, 8, 17, 20, 26):  # some that repeat nothing, and some that repeat much
         with failing_ops(), np.errstate(all="ignore"):

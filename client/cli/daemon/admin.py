@@ -80,9 +80,9 @@ def tensors(address: str | None, limit: int, session: int, device: str, by: str 
     if by is not None:
         if session:
             raise click.UsageError("--by sums up all that a device holds: leave out --session")
-        from ...requests.held import whole
+        from ...requests.held import as_object
 
-        tell(whole(ask(address, "memory", by, limit or MOST, device)), show_held)
+        tell(as_object(ask(address, "memory", by, limit or MOST, device)), show_held)
         return
     found = ask(address, "tensors", limit or MOST, session, device)
     tell(found, partial(show_tensors, limit=limit or MOST, session=session, device=device))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from .... import __version__
 from ....interpreter.errors import ConnectionLost, TensordError
 from ....interpreter.types.device_names import kind_of
-from ...requests.held import whole
+from ...requests.held import as_object
 from ..daemon.ask import ask
 from ..daemon.health import PATIENCE, reasons
 from ..drawing.figures import count, duration, plural, size
@@ -212,7 +212,7 @@ def check_memory(address: str) -> Iterator[CheckResult]:
     meanwhile.
     """
     for _ in range(ASKED):
-        found = whole(ask(address, "memory", "session", ALL))
+        found = as_object(ask(address, "memory", "session", ALL))
         if found["still"]:
             break
     yield from check_pools(found)

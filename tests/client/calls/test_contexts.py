@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.core.scopes import SLACK
+from tensord.client.core.scopes import SWEEP_MARGIN
 from tensord.interpreter.wire.message_kinds import RELEASE
 
 from ...daemon import Daemon
@@ -217,17 +217,17 @@ class TestInside:
         x = session.asarray([1.0])
         with session.context() as c:
             living = [x + 1 for _ in range(10)]
-            for _ in range(10 * SLACK):
+            for _ in range(10 * SWEEP_MARGIN):
                 x + 1
-                assert len(c._scope.handles) <= 2 * (len(living) + 1) + SLACK + 1
+                assert len(c._scope.handles) <= 2 * (len(living) + 1) + SWEEP_MARGIN + 1
             assert c.stats()["tensors"] == len(living)
         assert all(each._id < 0 for each in living)
 
     def test_it_does_not_grow_with_what_it_has_handed_on(self, session):
         x = session.asarray([1.0])
         with session.context() as c:
-            kept = [c.keep(x + 1) for _ in range(3 * SLACK)]
-            assert len(c._scope.handles) <= SLACK + 1
+            kept = [c.keep(x + 1) for _ in range(3 * SWEEP_MARGIN)]
+            assert len(c._scope.handles) <= SWEEP_MARGIN + 1
         assert not any(each._id < 0 for each in kept)
 
     def test_what_it_holds_is_shown(self, session):
@@ -586,7 +586,7 @@ class TestThreads:
         x = session.asarray([1.0])
         with session.context() as outer:
             with session.context() as c:
-                several = [x + 1 for _ in range(SLACK - 1)]
+                several = [x + 1 for _ in range(SWEEP_MARGIN - 1)]
                 late = contextvars.copy_context()
                 c._scope.handles.append(once(c.finalize))
                 several.append(x + 1)

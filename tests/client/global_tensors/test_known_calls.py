@@ -94,7 +94,7 @@ def test_a_released_part_is_refused_each_time(x):
 
 
 def test_signatures_whose_numbers_were_given_away_are_sent_again(x, monkeypatch):
-    monkeypatch.setattr(signatures, "KNOWN", 3)
+    monkeypatch.setattr(signatures, "MAX_SIGNATURES", 3)
     y = x
     for _ in range(3):
         y = y + x

@@ -256,7 +256,7 @@ def test_of_a_program_that_a_full_group_takes_in_part_nothing_is_left(
     machine_of: Callable[[Session], Any],
 ) -> None:
     monkeypatch.setattr("tensord.client.outbox.batches.GROUP", 1)
-    monkeypatch.setattr("tensord.client.linking.linked.RECORDS", 1)
+    monkeypatch.setattr("tensord.client.linking.linked.RECORDS_PER_MESSAGE", 1)
     with make_session() as session:
         x = session.asarray([1.0])
         with session.atomic(), pytest.raises(td.ProtocolError, match="at most 1 messages"):

@@ -178,7 +178,7 @@ def test_signatures_that_take_old_numbers_leave_the_group_whole(
     session: Session, sent: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls of the group mean what their numbers meant when they were issued, also for the releases in it."""
-    monkeypatch.setattr(signatures, "KNOWN", 3)
+    monkeypatch.setattr(signatures, "MAX_SIGNATURES", 3)
     x = session.asarray(np.ones((2, 2)))
     session.call("add", [x, 1.0])
     with session.atomic():
@@ -307,7 +307,7 @@ def test_a_group_inside_a_block_belongs_to_it(session: Session, sent: list[Any])
 def test_what_was_issued_before_a_group_leaves_first_where_the_group_takes_its_numbers(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(signatures, "KNOWN", 2)
+    monkeypatch.setattr(signatures, "MAX_SIGNATURES", 2)
     x = session.asarray([1.0, 2.0])
     y = x + 1.0
     with session._core.outbox.grouped():

@@ -5,7 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from tensord.client.periods.history import BREAK, LONGEST, MOST_CALLS, SEVERAL, SHORTEST, History, Rounds
+from tensord.client.periods.history import (
+    BREAK,
+    COMBINED_CALLS,
+    LONGEST_PERIOD,
+    MOST_CALLS,
+    SHORTEST_RUN,
+    History,
+    Rounds,
+)
 
 from ...each_case import each_case
 
@@ -50,7 +58,7 @@ def test_a_round_begins_behind_a_break() -> None:
 
 
 def test_pieces_that_are_not_worth_a_run_are_left_out() -> None:
-    long, short = list(range(SHORTEST)), list(range(50, 50 + SHORTEST - 1))
+    long, short = list(range(SHORTEST_RUN)), list(range(50, 50 + SHORTEST_RUN - 1))
     stream = [*long, BREAK, *short, BREAK]
     assert found_in(stream * 2) == [[long, long]]
 
@@ -58,11 +66,11 @@ def test_pieces_that_are_not_worth_a_run_are_left_out() -> None:
 def test_short_rounds_are_taken_several_times() -> None:
     assert found_in([1, 2, 3] * 30) == []
     (rounds,) = found_in([1, 2, 3] * 44)
-    assert list(map(len, rounds)) == [SEVERAL + 2] * 2
+    assert list(map(len, rounds)) == [COMBINED_CALLS + 2] * 2
 
 
 def test_rounds_that_are_too_long_are_none() -> None:
-    stream = list(range(LONGEST + 1))
+    stream = list(range(LONGEST_PERIOD + 1))
     assert found_in(stream * 3) == []
     assert found_in(stream[1:] * 2) == [[stream[1:]] * 2]
 

@@ -574,7 +574,7 @@ def test_devices_are_those_of_the_calls(auto: Session) -> None:
 
 
 def test_periods_are_bounded_and_what_is_forgotten_is_released(auto: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "PERIODS", 3)
+    monkeypatch.setattr(catalogue, "MAX_PERIODS", 3)
     for width in range(3, 11):
         x = auto.asarray(np.ones(width))
         for _ in range(30):
@@ -594,7 +594,7 @@ def test_a_signature_whose_number_is_used_again_is_another_one(
     known: int, make_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same lines with other shapes get the numbers that they had before with others."""
-    monkeypatch.setattr("tensord.client.calls.signatures.KNOWN", known)
+    monkeypatch.setattr("tensord.client.calls.signatures.MAX_SIGNATURES", known)
     session = make_session(routines="auto")
     for size in (4, 5, 6, 7, 4, 5):
         x, w = ones(session, size), ones(session, size)

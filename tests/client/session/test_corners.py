@@ -23,7 +23,7 @@ def machine_of(session):
 
 def test_a_number_taken_over_between_look_up_and_append_is_noticed(session, monkeypatch):
     """Another thread's signatures may recycle the number of the one that a call has just looked up."""
-    monkeypatch.setattr(signatures, "KNOWN", 8)
+    monkeypatch.setattr(signatures, "MAX_SIGNATURES", 8)
     x, y = session.asarray([3.0]), session.asarray([5.0])
     assert (x + y).item() == 8.0
     number = Locations.site
@@ -166,8 +166,8 @@ def test_any_number_of_operands_may_be_dropped_with_the_call_that_uses_them(sess
 
 def test_signatures_of_many_operands_take_numbers_of_their_own(session, monkeypatch):
     """The daemon counts the operands of all signatures: a few wide ones are known at a time, however many are used."""
-    monkeypatch.setattr(signatures, "KNOWN_OF_MANY", 2)
-    xp, width = session.xp, signatures.MANY + 1
+    monkeypatch.setattr(signatures, "MAX_LONG_SIGNATURES", 2)
+    xp, width = session.xp, signatures.MANY_OPERANDS + 1
     parts = [session.asarray(np.full(n, n)) for n in range(1, 6)]
     y = parts[0] + parts[0]
     for _ in range(2):
