@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ..interpreter.compilation import mypyc_attr
-from ..interpreter.programs.fusion import Fusion, Terms
+from ..interpreter.programs.fusion import Fusion, FusionPolicy
 from ..interpreter.programs.program import Program
 from ..interpreter.schema.opdef import Array, ArrayModule, BoundKernel, OpDef, OutputMetas, lacking
 from ..interpreter.types.device_names import kind_of
@@ -174,7 +174,7 @@ class Device(ABC):
         least = self.least_temporaries(op.name, known, outputs)
         return kernel, op.temporaries(known, outputs, given, aliased=aliased, least=least)
 
-    def fusion_terms(self) -> Terms | None:
+    def fusion_terms(self) -> FusionPolicy | None:
         """The terms on which this device fuses ops; None if it does not."""
         return None
 

@@ -20,7 +20,7 @@ from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
-from ...interpreter.schema.own_op import check_there
+from ...interpreter.schema.own_op import check_daemon_has
 from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.types.device_names import kind_of
 from ...interpreter.types.meta import Scalar
@@ -253,7 +253,7 @@ class Calls:
             return core.global_calls.carry_out(core, invocation)
         there = self._outbox.transport.own_ops
         if invocation.op.own is not None and there is not None:
-            check_there(invocation.op.name, invocation.op.own, there)
+            check_daemon_has(invocation.op.name, invocation.op.own, there)
         capture = CURRENT.capture
         if capture is not None:
             refuse_other_nodes(capture.core, core)

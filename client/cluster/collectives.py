@@ -6,7 +6,7 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...interpreter.collectives.over_nodes import asked_over_nodes, transfers
+from ...interpreter.collectives.over_nodes import resolve_over_nodes, transfers
 from ...interpreter.collectives.request import ResolvedRequest
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError
@@ -31,7 +31,7 @@ def asked_of(
     """The request; MetadataError at the user's line if it is invalid."""
     homes, metas = [tensor._home for tensor in tensors], [tensor._known_meta() for tensor in tensors]
     try:
-        return asked_over_nodes(kind, homes, metas, devices, attributes)
+        return resolve_over_nodes(kind, homes, metas, devices, attributes)
     except MetadataError as error:
         raise located(error) from None
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...interpreter.collectives.collective import CollectiveKind
 from ...interpreter.collectives.over_nodes import is_launchable
-from ...interpreter.collectives.request import ResolvedRequest, asked_for
+from ...interpreter.collectives.request import ResolvedRequest, resolve_request
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.layouts.placement import Placement
@@ -169,7 +169,7 @@ def compute(
     metas = [tensor._known_meta() for tensor in tensors]
     homes = [tensor.device for tensor in tensors]
     try:
-        asked = asked_for(kind, homes, metas, devices, attributes, len(devices or tensors))
+        asked = resolve_request(kind, homes, metas, devices, attributes, len(devices or tensors))
     except MetadataError as error:
         raise located(error) from None
     if NOTING.note is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ...interpreter.collectives.request import ResolvedRequest as Collective
-from ...interpreter.layouts.layout import Partial, spelt
+from ...interpreter.layouts.layout import Partial, user_notation
 from ...interpreter.types.sizes import size
 from ..locations.locations import user_line
 from .boxing.links import bandwidth
@@ -92,15 +92,15 @@ def note(plan: GlobalPlan) -> None:
             for old, new in zip(plan.outputs, asked.out or (), strict=False)
             for move in moves_of(old, new, "result")
         ]
-    given = [spelt(form.layout) if form is not None else "number" for form in plan.operands]
-    add_row(asked.op.name, given, [spelt(form.layout) for form in plan.outputs], moves, why(asked, plan))
+    given = [user_notation(form.layout) if form is not None else "number" for form in plan.operands]
+    add_row(asked.op.name, given, [user_notation(form.layout) for form in plan.outputs], moves, why(asked, plan))
 
 
 def note_move(name: str, before: Form, after: Form, reason: str = AS_IT_SAYS) -> None:
     """Note a move; by default one that the user has asked for."""
     if NOTING.rows is not None:
         moves = list(moves_of(before, after, 0))
-        add_row(name, [spelt(before.layout)], [spelt(after.layout)], moves, reason)
+        add_row(name, [user_notation(before.layout)], [user_notation(after.layout)], moves, reason)
 
 
 def note_collective(asked: Collective, homes: Sequence[str], library: str) -> None:
@@ -132,14 +132,20 @@ def note_narrowing(before: Form, step: BoxingStep) -> None:
     """Note the moves before a tensor is indexed."""
     if NOTING.rows is not None:
         reason = "the selected elements of a split axis move"
-        add_row("getitem", [spelt(before.layout)], [spelt(step.after.layout)], [described(step, "operand 0")], reason)
+        add_row(
+            "getitem",
+            [user_notation(before.layout)],
+            [user_notation(step.after.layout)],
+            [described(step, "operand 0")],
+            reason,
+        )
 
 
 def note_writing(target: Form, steps: Sequence[BoxingStep]) -> None:
     """Note the moves before a value is written to a region of a tensor."""
     if NOTING.rows is not None:
-        given = spelt(steps[0].before.layout) if steps else "number"
-        layout, moves = spelt(target.layout), [described(step, "operand 1") for step in steps]
+        given = user_notation(steps[0].before.layout) if steps else "number"
+        layout, moves = user_notation(target.layout), [described(step, "operand 1") for step in steps]
         add_row("setitem", [layout, given], [layout], moves, "each device gets the elements that it writes")
 
 
@@ -155,8 +161,8 @@ def described(step: BoxingStep, what: str) -> dict[str, Any]:
     return {
         "what": step.name,
         "of": what,
-        "before": spelt(step.before.layout),
-        "after": spelt(step.after.layout),
+        "before": user_notation(step.before.layout),
+        "after": user_notation(step.after.layout),
         "devices": names,
         "bytes": sum(step.received),
         "seconds": step.seconds,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from weakref import WeakValueDictionary
 
-from ...interpreter.layouts.layout import Layout, Partial, Split, spelt
+from ...interpreter.layouts.layout import Layout, Partial, Split, user_notation
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.layouts.shares import PartShare, shares
 from ...interpreter.types.meta import Meta
@@ -57,7 +57,7 @@ class Form:
         return [dim for dim, atom in enumerate(self.layout) if isinstance(atom, Split) and atom.axis == axis]
 
     def __str__(self) -> str:
-        return f"{self.meta} {spelt(self.layout)} on {', '.join(self.placement.names)}"
+        return f"{self.meta} {user_notation(self.layout)} on {', '.join(self.placement.names)}"
 
     __repr__ = __str__
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ...interpreter.errors import MetadataError, ProtocolError
 from ...interpreter.layouts.layout import BROADCAST, Layout, Partial, Split, layout_of
 from ...interpreter.layouts.placement import Placement, kind_of, placement
-from ...interpreter.layouts.text import parsed, spelled
+from ...interpreter.layouts.text import layout_text, parse_layout_text
 from ...interpreter.types.meta import Meta
 from ..tensor.tensor import Tensor
 from .boxing.blocks import blocks
@@ -21,7 +21,7 @@ from .tensor import GlobalTensor
 
 def label_of(form: Form) -> str:
     """The label of a form: how the parts lie."""
-    return spelled(form.placement.grid, form.layout)
+    return layout_text(form.placement.grid, form.layout)
 
 
 def of_published(label: str, parts: Sequence[Tensor]) -> GlobalTensor:
@@ -50,7 +50,7 @@ def brought_together(label: str, parts: Sequence[Tensor]) -> GlobalTensor:
 def in_form(label: str, parts: Sequence[Tensor], names: Sequence[str]) -> GlobalTensor:
     """The global tensor of parts on devices of these names."""
     try:
-        grid, layout = parsed(label)
+        grid, layout = parse_layout_text(label)
         rows = names if len(grid) == 1 else [names[n * grid[1] : (n + 1) * grid[1]] for n in range(grid[0])]
         where = placement(rows)
         metas = [part._known_meta() for part in parts]

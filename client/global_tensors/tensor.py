@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...interpreter.concurrency.finalisers import redone
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataBufferError, MetadataError, TensordError
-from ...interpreter.layouts.layout import Layout, spelt
+from ...interpreter.layouts.layout import Layout, user_notation
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.types.meta import Meta
 from ..core.core import Core
@@ -332,7 +332,7 @@ class GlobalTensor(Base):
         """Shape, dtype, layout, devices, and the state of its parts. Waits for no value."""
         meta = "of unknown shape" if self._meta is None else repr(self._meta)
         where = ", ".join(self.placement.names)
-        return f"<global tensor {meta} {spelt(self.layout)} on {where}, {values.state_of(self)}>"
+        return f"<global tensor {meta} {user_notation(self.layout)} on {where}, {values.state_of(self)}>"
 
     def _repr_html_(self) -> str:
         """The text for notebooks."""

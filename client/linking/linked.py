@@ -147,7 +147,7 @@ class ProgramBinding:
         self._results = tuple((program.metas[value], self.devices[program.homes[value]]) for value in program.results)
         self._effects = tuple((step.op, *self._effect(step, depth > 0)) for step, depth in effects_of(program))
         self._room = program.inner
-        self._asks = program.asks
+        self._asks = program.is_data_dependent
         self._heavy = work_of(program) > core.outbox.transport.inline_work
         self._drop: Callable[[], object] = NOTHING
         self._id = self._link(core)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ...interpreter.recordings.entries import ANSWER, IMPORT, MESSAGE, PIECE, VALUE, decode_entry
 from ...interpreter.recordings.messages import messages_in
-from ...interpreter.recordings.writer import Writer
+from ...interpreter.recordings.writer import RecordingWriter
 from ...interpreter.wire.locations import line_of
 from ...interpreter.wire.messages import Fetch, Location, Publish, Release, Upload
 
@@ -21,7 +21,7 @@ WHY: Final = "left out (--without)"
 class LeftOut:
     """Examines each written entry. `patterns`: of names, and of lines (`train.py:12`)."""
 
-    def __init__(self, writer: Writer, patterns: Sequence[str]) -> None:
+    def __init__(self, writer: RecordingWriter, patterns: Sequence[str]) -> None:
         self.writer = writer
         self.patterns = patterns
         self.count = 0  # values that were removed

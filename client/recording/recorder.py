@@ -12,7 +12,7 @@ from typing import IO, Any, Final, Self
 
 from ...interpreter.errors import MetadataError
 from ...interpreter.recordings.entries import LOST, NOTE, PIECE, VALUE, decode_entry
-from ...interpreter.recordings.writer import Writer
+from ...interpreter.recordings.writer import RecordingWriter
 from .left_out import LeftOut
 
 LIMIT: Final = 1 << 30  # bytes of a file
@@ -43,7 +43,7 @@ class ValueRecorder:
         about = query("record", list(sessions), _BOUND)
         try:
             head = {"devices": list(about["devices"]), "tensord": about["version"], "without": list(without)}
-            self.file = Writer(path, head)
+            self.file = RecordingWriter(path, head)
         except BaseException:
             query("unrecord")
             raise

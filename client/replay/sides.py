@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from ...interpreter.errors import ConnectionLost, MetadataError
 from ...interpreter.schema.opdef import find
-from ...interpreter.schema.own_op import check_there
+from ...interpreter.schema.own_op import check_daemon_has
 from ...interpreter.types.device_names import kind_of
 from ...interpreter.wire.addresses import for_client
 from ...interpreter.wire.messages import Fetch, NamedMessage, encode_message
@@ -96,7 +96,7 @@ class Side:
         """MetadataError if the machine lacks an op of another package, or has another version of it."""
         there, own = self._keeper.own_ops, find(name).own
         if there is not None and own is not None:
-            check_there(name, own, there)
+            check_daemon_has(name, own, there)
 
     # -- sessions --------------------------------------------------------------------------------------------------
 

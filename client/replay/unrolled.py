@@ -54,7 +54,11 @@ class ReplayedRoutines:
     def opened(self, run: Run, newest: int) -> Iterator[Any] | None:
         """The messages of a run's ops; None for a run with control flow, or if too little is known."""
         routine = self.routines.get(run.routine)
-        if not isinstance(routine, SessionProgram) or routine.program.asks or not isinstance(routine.source, Program):
+        if (
+            not isinstance(routine, SessionProgram)
+            or routine.program.is_data_dependent
+            or not isinstance(routine.source, Program)
+        ):
             return None
         return _Opened(routine, run, newest).messages()
 

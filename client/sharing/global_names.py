@@ -11,8 +11,8 @@ from math import prod
 from typing import Any
 
 from ...interpreter.layouts.layout import Broadcast
-from ...interpreter.layouts.part_names import families, is_whole, needed, part_of, user_name
-from ...interpreter.layouts.text import spelled
+from ...interpreter.layouts.part_names import covering_names, families, is_whole, part_of, user_name
+from ...interpreter.layouts.text import layout_text
 from ..global_tensors.published import label_of, of_published
 from ..global_tensors.tensor import GlobalTensor
 
@@ -43,7 +43,7 @@ def behind(names: Sequence[str], published: Iterable[str]) -> dict[str, list[str
 
 def parts_of(ways: Sequence[list[str]]) -> list[str]:
     """The names of the parts to assemble; none if each layout lacks a part of the value."""
-    found = [way if is_whole(way) else list(needed(way).values()) for way in ways]
+    found = [way if is_whole(way) else list(covering_names(way).values()) for way in ways]
     return next(filter(None, found), [])
 
 
@@ -64,4 +64,4 @@ def label_of_parts(names: Sequence[str]) -> str:
     grid = first.grid
     if len(names) < prod(grid):
         grid = tuple(1 if isinstance(atom, Broadcast) else size for size, atom in zip(grid, first.layout, strict=True))
-    return spelled(grid, first.layout)
+    return layout_text(grid, first.layout)

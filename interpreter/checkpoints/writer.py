@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from ..errors import FileError, MetadataError, QuotaError
-from ..files.durable_file import Whole, write_whole
+from ..files.durable_file import AtomicWriter, write_whole
 from ..files.header import NAME_LENGTH_SHOWN
 from ..files.pieces import PieceReader
 from ..files.tensor_file import flat
@@ -44,7 +44,7 @@ FULL_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Ended = Callable[[Generation | None], None]
 
 
-class GenerationWriter(Whole):
+class GenerationWriter(AtomicWriter):
     """A generation that is being written; made by `CheckpointDirectory.begin`.
 
     Each name is given once, by `keep`, `write` (or `start` and `append`), or `routine`, unless it is discarded.

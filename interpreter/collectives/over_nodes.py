@@ -20,7 +20,7 @@ from ..types.meta import Meta
 from .choice import schedule_of
 from .collective import CollectiveKind, CollectiveSpec
 from .library import calls_of
-from .request import ResolvedRequest, asked_for
+from .request import ResolvedRequest, resolve_request
 from .steps import CollectiveStep, numbered
 
 MAX_RANKS: Final = 64  # the number of steps grows with the square of the ranks
@@ -83,7 +83,7 @@ def count_of(given: CollectiveSpec) -> int:
     return len(schedule_of(given, over_nodes=True).steps)
 
 
-def asked_over_nodes(
+def resolve_over_nodes(
     kind: str,
     homes: Sequence[str],
     metas: Sequence[Meta | None],
@@ -97,13 +97,13 @@ def asked_over_nodes(
         raise MetadataError(f"{kind}: {len(metas)} tensors on {len(homes)} devices", op=kind)
     try:
         named = tuple([(name, type(value), value) for name, value in dict(attributes).items()])
-        return _asked(kind, tuple(homes), tuple(metas), tuple(devices), named)
+        return _resolve_cached(kind, tuple(homes), tuple(metas), tuple(devices), named)
     except (TypeError, ValueError):  # an attribute that no collective has
-        return asked_for(kind, homes, metas, devices, attributes, len(devices or homes))
+        return resolve_request(kind, homes, metas, devices, attributes, len(devices or homes))
 
 
 @lru_cache(CACHED)
-def _asked(
+def _resolve_cached(
     kind: str,
     homes: tuple[str, ...],
     metas: tuple[Meta | None, ...],
@@ -111,7 +111,7 @@ def _asked(
     attributes: tuple[tuple[str, type, Any], ...],  # with the type, since True equals 1
 ) -> ResolvedRequest:
     given = [(name, value) for name, _, value in attributes]
-    return asked_for(kind, homes, metas, devices, given, len(devices or homes))
+    return resolve_request(kind, homes, metas, devices, given, len(devices or homes))
 
 
 def transfer_of(first: bytes, step: int) -> bytes:

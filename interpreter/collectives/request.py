@@ -87,7 +87,7 @@ class ResolvedRequest(NamedTuple):
         return tuple(found)
 
 
-def asked_for(
+def resolve_request(
     kind: str,
     homes: Sequence[str],
     metas: Sequence[Meta | None],

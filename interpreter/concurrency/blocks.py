@@ -20,11 +20,11 @@ WITH_OPCODES: Final = frozenset(("BEFORE_WITH", "LOAD_SPECIAL"))  # the beginnin
 
 def ends_block(function: Function) -> Function:
     """Mark a function that ends a block, in a region at its very beginning."""
-    REGION_STARTS[function.__code__] = entered(function.__code__)
+    REGION_STARTS[function.__code__] = region_start(function.__code__)
     return function
 
 
-def entered(code: CodeType) -> int:
+def region_start(code: CodeType) -> int:
     """The offset of the first instruction inside the first `with` of a function."""
     instructions = iter(dis.get_instructions(code))
     next(each for each in instructions if each.opname in WITH_OPCODES)

@@ -23,7 +23,7 @@ UNFINISHED: Final = ".tensord-"  # prefix of unfinished files; a crash may leave
 AHEAD: Final = 1 << 23  # bytes after which the system is asked to start writing
 
 
-class Whole(ABC):
+class AtomicWriter(ABC):
     """Something that is being written, and is complete or absent in the end.
 
     As a context manager it commits what is still open, or abandons it if an exception leaves the block.
@@ -52,7 +52,7 @@ class Whole(ABC):
             self.commit()
 
 
-class DurableFile(Whole):
+class DurableFile(AtomicWriter):
     """A file that is being written, from its beginning to its end, into an open directory.
 
     `name`: a file name, without folders; a link of that name is replaced, not followed. The file has the mode of the

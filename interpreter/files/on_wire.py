@@ -62,7 +62,7 @@ def meta_of(record: Any) -> Meta | None:
     return found if isinstance(found, Meta) else None
 
 
-def lacking(record: Any) -> tuple[str, str] | None:
+def unusable_entry(record: Any) -> tuple[str, str] | None:
     """(name, reason) of an entry whose tensor cannot be used; None for any other."""
     if type(record) in (tuple, list) and len(record) == 2 and all(type(one) is str for one in record):
         name, why = record

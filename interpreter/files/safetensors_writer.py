@@ -13,7 +13,7 @@ from typing import Any, Final
 from ..errors import MetadataError, QuotaError
 from ..types.meta import DTYPE_NAMES, Meta
 from ..wire.names import is_printable
-from .durable_file import DurableFile, Whole
+from .durable_file import AtomicWriter, DurableFile
 from .header import NAME_LENGTH_SHOWN, FileLimits, FilePiece, TensorEntry
 from .safetensors import DTYPES, LENGTH_BYTES, MAX_HEADER_BYTES, METADATA_KEY, SWAPPED
 from .tensor_file import Identity, flat
@@ -23,7 +23,7 @@ CODES: Final = {name: code for code, name in DTYPES.items()}
 RANKS: Final = {name: rank for rank, name in enumerate(DTYPES.values())}  # the format's order of dtypes
 
 
-class SafetensorsWriter(Whole):
+class SafetensorsWriter(AtomicWriter):
     """A safetensors file that is being written into an open directory; see DurableFile for `name` and `shown`.
 
     `metas`: the tensors by name, `metadata`: texts by name. `entries`: the tensors in the order in which their values

@@ -88,11 +88,11 @@ def layout_of(given: Any, grid_dims: int, meta: Meta | None) -> Layout:
         )
     if len(atoms) != grid_dims:
         raise MetadataError(
-            f"the layout {spelt(atoms)} has {len(atoms)} grid dimensions, but the placement has {grid_dims}"
+            f"the layout {user_notation(atoms)} has {len(atoms)} grid dimensions, but the placement has {grid_dims}"
         )
     layout = tuple([_fitting(atom, meta) for atom in atoms])
     if len({atom for atom in layout if isinstance(atom, Partial)}) > 1:
-        raise MetadataError(f"the layout {spelt(layout)} has two reductions, whose order would matter")
+        raise MetadataError(f"the layout {user_notation(layout)} has two reductions, whose order would matter")
     return layout
 
 
@@ -118,6 +118,6 @@ def _existing(atom: Split, meta: Meta | None) -> Split:
         raise metadata_error(error, f"{atom!r} of {meta}: {error}", None) from None
 
 
-def spelt(layout: Sequence[Atom]) -> str:
+def user_notation(layout: Sequence[Atom]) -> str:
     """The user's notation: `split(0)`, or `(split(0), broadcast)` on a grid of two dimensions."""
     return repr(layout[0]) if len(layout) == 1 else f"({', '.join(map(repr, layout))})"

@@ -75,7 +75,7 @@ def _result(labels: Labels, label: Hashable, reduction: str | None) -> Atom | No
     return None if reduction is None else Partial(reduction)
 
 
-def passing(
+def partial_signatures(
     call: OpCall, *reductions: str, of: Sequence[int] | None = None, exact: bool = False
 ) -> Iterator[LayoutSignature]:
     """Partial results of the partial operands at these positions (all tensors by default), as for linear ops.
@@ -90,7 +90,7 @@ def passing(
         return
     (dtype,) = dtypes
     for reduction in reductions:
-        if combines(dtype, reduction):
+        if reduction_is_defined(dtype, reduction):
             chosen = [_passed(meta, Partial(reduction), n in positions) for n, meta in enumerate(call.metas)]
             results = (Partial(reduction),) * len(call.outputs)
             yield LayoutSignature(tuple(chosen), results, exact=exact or dtype.kind in "biu")
@@ -100,7 +100,7 @@ def _passed(meta: OperandMeta, partial: Partial, is_partial: bool) -> Atom | Non
     return None if not isinstance(meta, Meta) else partial if is_partial else BROADCAST
 
 
-def combines(dtype: np.dtype[Any], reduction: str) -> bool:
+def reduction_is_defined(dtype: np.dtype[Any], reduction: str) -> bool:
     """Return whether the reduction is defined for parts of that dtype. Bools have no sum, and complex numbers no
     order."""
     return dtype.kind != ("b" if reduction == "sum" else "c")

@@ -11,7 +11,7 @@ from math import prod
 from typing import Final, NamedTuple
 
 from .layout import Broadcast, Layout
-from .text import parsed, spelled
+from .text import layout_text, parse_layout_text
 
 _PART: Final = re.compile(r"(.+) @(\d{1,6}) of (\d[^@]*: .+)", re.ASCII | re.DOTALL)
 Coordinate = tuple[int, ...]
@@ -40,10 +40,10 @@ def part_of(name: str) -> PartName | None:
         return None
     whole, number, label = found.groups()
     try:
-        grid, layout = parsed(label)
+        grid, layout = parse_layout_text(label)
     except ValueError:
         return None
-    if spelled(grid, layout) != label or str(int(number)) != number or int(number) >= prod(grid):
+    if layout_text(grid, layout) != label or str(int(number)) != number or int(number) >= prod(grid):
         return None
     coordinate = (int(number),) if len(grid) == 1 else divmod(int(number), grid[1])
     return PartName(whole, coordinate, grid, layout)
@@ -61,7 +61,7 @@ def user_name(name: str) -> str:
     return name if part is None else part.whole
 
 
-def needed(names: Iterable[str]) -> dict[Coordinate, str]:
+def covering_names(names: Iterable[str]) -> dict[Coordinate, str]:
     """Those of the names of a global tensor's parts that make up the whole value, by coordinate, in order; empty if
     some of the value is missing."""
     parts = {part.coordinate: (part, name) for name in names if (part := part_of(name)) is not None}
@@ -144,8 +144,8 @@ class Families:
 def remaining_parts(whole: str, given: Collection[str], bound: Iterable[str]) -> set[str]:
     """The parts of a global tensor that have its name once the given ones are published; none while some of the value
     is missing."""
-    if any(map(needed, families(given)[whole])):
+    if any(map(covering_names, families(given)[whole])):
         return set(given)
     ways = families(dict.fromkeys((*given, *bound)))[whole]
     remaining = [set(way) for way in ways if not set(given).isdisjoint(way)]
-    return set().union(*remaining) if any(map(needed, remaining)) else set()
+    return set().union(*remaining) if any(map(covering_names, remaining)) else set()

@@ -12,12 +12,12 @@ _TEXT: Final = re.compile(r"(\d{1,4})(?:x(\d{1,4}))?: (.+)", re.ASCII)
 _ATOM: Final = re.compile(r"(broadcast)|split\((\d{1,2})\)|partial\((sum|max|min)\)", re.ASCII)
 
 
-def spelled(grid: Sequence[int], layout: Layout) -> str:
+def layout_text(grid: Sequence[int], layout: Layout) -> str:
     """The text of a grid and its layout."""
     return f"{'x'.join(map(str, grid))}: {', '.join(map(repr, layout))}"
 
 
-def parsed(text: str) -> tuple[tuple[int, ...], Layout]:
+def parse_layout_text(text: str) -> tuple[tuple[int, ...], Layout]:
     """The grid and the layout in an untrusted text. ValueError if the text is malformed."""
     found = _TEXT.fullmatch(text)
     if found is None:

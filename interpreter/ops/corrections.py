@@ -21,8 +21,10 @@ from ..types.meta import MAX_SIZE, Meta, Metas, OperandMeta
 # Called as correction(xp, *operands, out). All operands but one may be Python scalars; `out` may have another dtype
 # than the result, of the same kind or a higher one.
 Correction = Callable[..., None]
-OF_COMPLEX: Final[set[Correction]] = set()  # corrections of complex numbers only; for real numbers they call the ufunc
-SMALL = 0.25  # abs(x) below which log(1 + x) loses digits of x
+COMPLEX_CORRECTIONS: Final[set[Correction]] = (
+    set()
+)  # corrections of complex numbers only; for real numbers they call the ufunc
+LOG1P_THRESHOLD = 0.25  # abs(x) below which log(1 + x) loses digits of x
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -53,7 +55,7 @@ class CorrectedUfunc(OpDef):
         return partial(self.correction, xp)
 
     def is_ufunc(self, metas: Metas) -> bool:
-        return self.correction in OF_COMPLEX and not any(is_complex(meta) for meta in metas)
+        return self.correction in COMPLEX_CORRECTIONS and not any(is_complex(meta) for meta in metas)
 
 
 define_corrected = defining(CorrectedUfunc)
@@ -69,7 +71,7 @@ def of_complex(name: str) -> Callable[[Correction], Correction]:
             else:
                 getattr(xp, name)(x, out)
 
-        OF_COMPLEX.add(correction)
+        COMPLEX_CORRECTIONS.add(correction)
         return correction
 
     return decorate
@@ -216,7 +218,7 @@ def divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
         out[...] = quotient
 
 
-OF_COMPLEX.add(divide)
+COMPLEX_CORRECTIONS.add(divide)
 
 
 @of_complex("expm1")
@@ -253,7 +255,7 @@ def _complex_expm1(xp: ArrayModule, x: Array, finite: Array, out: Array) -> None
 @of_complex("log1p")
 def log1p(xp: ArrayModule, x: Array, out: Array) -> None:
     """Complex log1p, from |1 + x|**2 - 1 for small x, where NumPy loses the digits that log1p should keep."""
-    small = xp.less(xp.abs(x), SMALL)
+    small = xp.less(xp.abs(x), LOG1P_THRESHOLD)
     if xp is not np:
         _complex_log1p(xp, x, small, out)
         return

@@ -27,7 +27,7 @@ from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.meta import Meta, Metas, OperandMeta, tensor_meta
 from .positions import check_scatter
-from .rules.reasons import MADE
+from .rules.reasons import MADE_WHOLE
 from .rules.stacks import pointwise
 
 _FLOAT64 = Attribute("dtype", check_dtype, "float64")
@@ -174,7 +174,7 @@ for _name, _value in {"zeros": 0, "ones": 1, "empty": 0}.items():
         attributes=(SHAPE, _FLOAT64),
         kernel=_filling(_value),
         total=True,
-        layouts=MADE,
+        layouts=MADE_WHOLE,
     )
     define(
         name=f"{_name}_like",
@@ -196,7 +196,7 @@ define(
     attributes=(SHAPE, DTYPE_OR_NONE),
     kernel=full_kernel,
     total=True,
-    layouts=MADE,
+    layouts=MADE_WHOLE,
 )
 define(
     name="full_like",
@@ -223,7 +223,7 @@ define(
     ),
     kernel=arange_kernel,
     scratch=scratch(results=1),
-    layouts=MADE,
+    layouts=MADE_WHOLE,
 )
 define(
     name="linspace",
@@ -239,7 +239,7 @@ define(
     ),
     kernel=linspace_kernel,
     scratch=scratch(results=1, elements=8),
-    layouts=MADE,
+    layouts=MADE_WHOLE,
 )
 define(
     name="eye",
@@ -254,5 +254,5 @@ define(
     ),
     kernel=eye_kernel,
     total=True,
-    layouts=MADE,
+    layouts=MADE_WHOLE,
 )

@@ -19,8 +19,8 @@ from ..types.meta import Meta, Metas, tensor_metas
 from .linalg import product_work
 from .rules.products import product_signatures
 
-LONGEST = 512  # characters of the subscripts
-MOST = 32  # operands; every version of NumPy takes as many
+MAX_SUBSCRIPTS_LENGTH = 512  # characters of the subscripts
+MAX_OPERANDS = 32  # operands; every version of NumPy takes as many
 
 Label: TypeAlias = str | int
 
@@ -37,8 +37,8 @@ def check_subscripts(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected a str such as 'ij,jk->ik', got {type(value).__name__}")
     text = value.replace(" ", "")
-    if len(text) > LONGEST:
-        raise ValueError(f"the subscripts have {len(text)} characters; at most {LONGEST} are possible")
+    if len(text) > MAX_SUBSCRIPTS_LENGTH:
+        raise ValueError(f"the subscripts have {len(text)} characters; at most {MAX_SUBSCRIPTS_LENGTH} are possible")
     left, arrow, right = text.partition("->")
     for part in (*left.split(","), right):
         letters = part.replace("...", "", 1)
@@ -105,8 +105,8 @@ def _subscripts(given: Arrays, attributes: Attributes) -> Subscripts:
 def infer_einsum(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The operands' dtypes must promote."""
     given = tensor_metas(metas)
-    if len(given) > MOST:
-        raise ValueError(f"there are {len(given)} operands; at most {MOST} are possible")
+    if len(given) > MAX_OPERANDS:
+        raise ValueError(f"there are {len(given)} operands; at most {MAX_OPERANDS} are possible")
     subscripts = _subscripts(given, attributes)
     sizes = sizes_of(subscripts, given)
     return (Meta.of(tuple(sizes[label] for label in subscripts.output), promote(metas)),)
@@ -116,11 +116,11 @@ def einsum_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: 
     """Multiplies two operands at a time, with a BLAS where that is possible; small operands are summed in one loop."""
     (out,) = outputs
     inputs = [x.astype(out.dtype, copy=False) for x in inputs]
-    optimize = len(inputs) > 1 and out.dtype.kind in "fc" and max(x.size for x in inputs) > SMALL
+    optimize = len(inputs) > 1 and out.dtype.kind in "fc" and max(x.size for x in inputs) > ONE_LOOP_ELEMENTS
     out[...] = xp.einsum(attributes["subscripts"], *inputs, optimize="greedy" if optimize or len(inputs) > 2 else False)
 
 
-SMALL = 256  # elements of the largest operand up to which one loop is faster than planning the products
+ONE_LOOP_ELEMENTS = 256  # elements of the largest operand up to which one loop is faster than planning the products
 
 
 def einsum_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:

@@ -40,7 +40,7 @@ BINARY = (
     "bitwise_left_shift:left_shift bitwise_right_shift:right_shift"
 )
 # Ops whose result may stay partial if operands are partial, with their layout rules.
-PASSING = {
+PARTIAL_RULES = {
     "positive": any_parts,
     **dict.fromkeys(("add", "conj", "negative", "subtract"), linear),
     "multiply": linear_in_each,
@@ -56,13 +56,13 @@ BINARY_ANY_INT = "less less_equal greater greater_equal equal not_equal"
 LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
 ROUNDING = "floor ceil trunc round:rint"
 
-SLOW = 8
-_BITWISE = 16  # cost of a remainder of floats, relative to another slow function
+TRANSCENDENTAL_COST = 8
+_REMAINDER_COST = 16  # cost of a remainder of floats, relative to another slow function
 
 
 def slow_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The work of an op that computes a transcendental function of each element."""
-    return SLOW * sum(m.size for m in outputs if m is not None) * cost_of((*metas, *outputs))
+    return TRANSCENDENTAL_COST * sum(m.size for m in outputs if m is not None) * cost_of((*metas, *outputs))
 
 
 def division_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
@@ -71,7 +71,7 @@ def division_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) ->
     A remainder of floats is computed bit by bit of the quotient, which may have two thousand bits.
     """
     real = any(isinstance(m, Meta) and m.dtype.kind == "f" for m in metas)
-    return slow_work(metas, outputs, attributes) * (_BITWISE if real else 1)
+    return slow_work(metas, outputs, attributes) * (_REMAINDER_COST if real else 1)
 
 
 def accepts_word(value: int, _metas: Metas, _attributes: Attributes) -> None:
@@ -127,7 +127,7 @@ def of_ufunc(entry: str) -> dict[str, Any]:
         "elementwise": True,
         "pointwise": True,
         "total": True,
-        "layouts": chained(pointwise, PASSING[name]) if name in PASSING else pointwise,
+        "layouts": chained(pointwise, PARTIAL_RULES[name]) if name in PARTIAL_RULES else pointwise,
     }
 
 

@@ -20,12 +20,12 @@ from ..types.axes import normal_axes, normal_axis
 from ..types.kinds import FLOATING, REAL_FLOATING, DTypes
 from ..types.meta import Meta, Metas, Shape, tensor_meta
 from .decompositions import real_dtype
-from .rearranging import BLOCK
+from .rearranging import ROLL_BLOCK_COST
 from .rules.axes import along_other_axes, on_axes
 from .rules.combining import any_parts, cast_rule, chained
-from .rules.reasons import MADE
+from .rules.reasons import MADE_WHOLE
 
-_WHOLE = -1  # stands for the length of the axis
+_WHOLE_AXIS = -1  # stands for the length of the axis
 
 # The transformed axes (a real transform is along the last one), and the number of points along each.
 Plan: TypeAlias = tuple[Shape, Shape]
@@ -42,7 +42,7 @@ class SpectrumKind(Enum):
     HERMITIAN = auto()  # half a spectrum to n real points
 
 
-_TAKES: dict[SpectrumKind, DTypes] = {
+_OPERAND_DTYPES: dict[SpectrumKind, DTypes] = {
     SpectrumKind.COMPLEX: FLOATING,
     SpectrumKind.REAL: REAL_FLOATING,
     SpectrumKind.HERMITIAN: FLOATING,
@@ -59,7 +59,7 @@ def check_length(value: Any) -> int:
 
 def check_lengths(value: Any) -> Shape:
     """Positive numbers of points; -1 is the whole axis."""
-    return tuple(n if n == _WHOLE else check_length(n) for n in check_axes(value))
+    return tuple(n if n == _WHOLE_AXIS else check_length(n) for n in check_axes(value))
 
 
 # --- axes and lengths
@@ -68,10 +68,10 @@ def check_lengths(value: Any) -> Shape:
 def plan(shape: Shape, form: SpectrumKind, attributes: Attributes) -> Plan:
     """Axes and lengths. ValueError if there is nothing to transform along one of them."""
     axes, given = _along_one(shape, attributes) if "axis" in attributes else _along_several(shape, attributes)
-    lengths = [shape[a] if n == _WHOLE else n for a, n in zip(axes, given, strict=True)]
+    lengths = [shape[a] if n == _WHOLE_AXIS else n for a, n in zip(axes, given, strict=True)]
     if form is not SpectrumKind.COMPLEX and not axes:
         raise ValueError("the transform needs at least one axis")
-    if form is SpectrumKind.HERMITIAN and given[-1] == _WHOLE:
+    if form is SpectrumKind.HERMITIAN and given[-1] == _WHOLE_AXIS:
         lengths[-1] = 2 * (shape[axes[-1]] - 1)
     for axis, length in zip(axes, lengths, strict=True):
         if length < 1:
@@ -81,13 +81,13 @@ def plan(shape: Shape, form: SpectrumKind, attributes: Attributes) -> Plan:
 
 def _along_one(shape: Shape, attributes: Attributes) -> Plan:
     length = attributes["n"]
-    return (normal_axis(attributes["axis"], len(shape)),), (_WHOLE if length is None else length,)
+    return (normal_axis(attributes["axis"], len(shape)),), (_WHOLE_AXIS if length is None else length,)
 
 
 def _along_several(shape: Shape, attributes: Attributes) -> Plan:
     sizes, axes = attributes["s"], normal_axes(attributes["axes"], len(shape))
     if sizes is None:
-        return axes, (_WHOLE,) * len(axes)
+        return axes, (_WHOLE_AXIS,) * len(axes)
     if attributes["axes"] is None:
         raise ValueError("`axes` is required if the sizes `s` are given")
     if len(sizes) != len(axes):
@@ -161,7 +161,7 @@ def _define_transform(name: str, form: SpectrumKind, summary: str, *attributes: 
         inputs=1,
         infer=infer,
         summary=summary,
-        dtypes=(_TAKES[form],),
+        dtypes=(_OPERAND_DTYPES[form],),
         attributes=attributes,
         kernel=kernel,
         scratch=single_scratch if name == "ihfft" else fft_scratch,
@@ -172,35 +172,44 @@ def _define_transform(name: str, form: SpectrumKind, summary: str, *attributes: 
 
 
 _NORM = Attribute("norm", choice("backward", "ortho", "forward"), "backward")
-_ONE = (Attribute("n", optional(check_length), None), Attribute("axis", check_int, -1), _NORM)
-_SEVERAL = (Attribute("s", optional(check_lengths), None), Attribute("axes", optional(check_axes), None), _NORM)
+_ATTRIBUTES_OF_ONE_AXIS = (Attribute("n", optional(check_length), None), Attribute("axis", check_int, -1), _NORM)
+_ATTRIBUTES_OF_SEVERAL_AXES = (
+    Attribute("s", optional(check_lengths), None),
+    Attribute("axes", optional(check_axes), None),
+    _NORM,
+)
 
 for _name, _form, _attributes, _summary in (
-    ("fft", SpectrumKind.COMPLEX, _ONE, "Fourier transform of `n` points along `axis`"),
-    ("ifft", SpectrumKind.COMPLEX, _ONE, "Inverse of fft"),
+    ("fft", SpectrumKind.COMPLEX, _ATTRIBUTES_OF_ONE_AXIS, "Fourier transform of `n` points along `axis`"),
+    ("ifft", SpectrumKind.COMPLEX, _ATTRIBUTES_OF_ONE_AXIS, "Inverse of fft"),
     (
         "rfft",
         SpectrumKind.REAL,
-        _ONE,
+        _ATTRIBUTES_OF_ONE_AXIS,
         "The first n//2 + 1 points of the Fourier transform of `n` real points along `axis`",
     ),
-    ("irfft", SpectrumKind.HERMITIAN, _ONE, "Inverse of rfft, with `n` real points"),
+    ("irfft", SpectrumKind.HERMITIAN, _ATTRIBUTES_OF_ONE_AXIS, "Inverse of rfft, with `n` real points"),
     (
         "hfft",
         SpectrumKind.HERMITIAN,
-        _ONE,
+        _ATTRIBUTES_OF_ONE_AXIS,
         "Fourier transform of a Hermitian signal, of which x is half; `n` real points",
     ),
-    ("ihfft", SpectrumKind.REAL, _ONE, "Inverse of hfft: the first n//2 + 1 points of a Hermitian signal"),
-    ("fftn", SpectrumKind.COMPLEX, _SEVERAL, "Fourier transform of `s` points along `axes`"),
-    ("ifftn", SpectrumKind.COMPLEX, _SEVERAL, "Inverse of fftn"),
+    (
+        "ihfft",
+        SpectrumKind.REAL,
+        _ATTRIBUTES_OF_ONE_AXIS,
+        "Inverse of hfft: the first n//2 + 1 points of a Hermitian signal",
+    ),
+    ("fftn", SpectrumKind.COMPLEX, _ATTRIBUTES_OF_SEVERAL_AXES, "Fourier transform of `s` points along `axes`"),
+    ("ifftn", SpectrumKind.COMPLEX, _ATTRIBUTES_OF_SEVERAL_AXES, "Inverse of fftn"),
     (
         "rfftn",
         SpectrumKind.REAL,
-        _SEVERAL,
+        _ATTRIBUTES_OF_SEVERAL_AXES,
         "fftn of real points, of which the last axis keeps the first n//2 + 1 points",
     ),
-    ("irfftn", SpectrumKind.HERMITIAN, _SEVERAL, "Inverse of rfftn, with `s` real points"),
+    ("irfftn", SpectrumKind.HERMITIAN, _ATTRIBUTES_OF_SEVERAL_AXES, "Inverse of rfftn, with `s` real points"),
 ):
     _define_transform(_name, _form, f"{_summary}; x is padded with zeros or cut.", *_attributes)
 
@@ -229,7 +238,7 @@ def _define_frequencies(name: str, *, half: bool, summary: str) -> None:
         kernel=kernel,
         scratch=scratch(elements=26),
         needs=(f"fft.{name}",),
-        layouts=MADE,
+        layouts=MADE_WHOLE,
     )
 
 
@@ -250,7 +259,7 @@ def infer_shift(metas: Metas, attributes: Attributes) -> OutputMetas:
 def shift_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """The work of a roll along the axes."""
     x = tensor_meta(metas)
-    return x.size + (BLOCK << sum(x.shape[a] > 1 for a in normal_axes(attributes["axes"], x.ndim)))
+    return x.size + (ROLL_BLOCK_COST << sum(x.shape[a] > 1 for a in normal_axes(attributes["axes"], x.ndim)))
 
 
 def _define_shift(name: str, summary: str) -> None:

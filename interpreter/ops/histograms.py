@@ -19,9 +19,9 @@ from ..types.kinds import ANY, REAL
 from ..types.meta import Meta, Metas, tensor_metas
 from .curves import optional_operands
 
-_BLOCK = 1 << 16  # elements that NumPy takes at a time
-MOST_EDGES = 1 << 30  # edges that CuPy can search: it adds two positions in 32 bits
-_SEARCH = 16  # cost of finding an element's bin
+_BLOCK_ELEMENTS = 1 << 16  # elements that NumPy takes at a time
+MAX_EDGES = 1 << 30  # edges that CuPy can search: it adds two positions in 32 bits
+_SEARCH_COST = 16  # cost of finding an element's bin
 
 
 def check_range(value: Any) -> tuple[float, float]:
@@ -83,7 +83,7 @@ def histogram_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attribute
     if x.dtype.kind == "b":
         x = x.astype(np.uint8)
     bins, limits = attributes["bins"] if edges is None else edges, attributes["range"]
-    if xp is not np and outputs[1].size > MOST_EDGES:
+    if xp is not np and outputs[1].size > MAX_EDGES:
         raise ValueError(f"{outputs[1].size - 1} bins are too many for a GPU")
     if xp is not np and edges is not None and edges.size == 1:  # there is no bin, but CuPy would count in the first one
         outputs[1][...] = edges
@@ -142,12 +142,12 @@ def _counted_by_kernel(xp: ArrayModule, x: Array, weights: Array | None) -> Arra
 
 def histogram_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Packed operands, several copies of the bins, and temporaries for one block of the elements."""
-    return total(metas) + 4 * total(outputs) + 48 * min(largest(metas), _BLOCK)
+    return total(metas) + 4 * total(outputs) + 48 * min(largest(metas), _BLOCK_ELEMENTS)
 
 
 def histogram_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """One search for each element."""
-    return _SEARCH * sum(m.size for m in (metas[0], *outputs) if isinstance(m, Meta))
+    return _SEARCH_COST * sum(m.size for m in (metas[0], *outputs) if isinstance(m, Meta))
 
 
 def histogram_rule(call: OpCall, _devices: int) -> Iterator[LayoutSignature]:

@@ -184,7 +184,7 @@ def selection_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes
     return _most_bytes(metas) + mask_scratch(metas, outputs, attributes)
 
 
-def writes_without_a_look(metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
+def writes_without_waiting(metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
     """Whether the kernel writes without waiting for the device.
 
     It waits to count the elements of masks, and to sort positions.
@@ -249,7 +249,7 @@ define(
     kernel=advanced_setitem_kernel,
     scratch=mask_scratch,
     judges=True,
-    clamps=writes_without_a_look,
+    clamps=writes_without_waiting,
     partial=True,
     scalars=accepts_assigned,
     work=_gather_work,

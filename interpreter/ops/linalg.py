@@ -17,18 +17,18 @@ from ..schema.scratch import scratch, total
 from ..types.axes import normal_axes, normal_axis
 from ..types.kinds import NUMERIC
 from ..types.meta import Meta, Metas, Shape, tensor_meta, tensor_metas
-from .positions import SIGNED
+from .positions import SIGNED_LIMIT
 from .rules.products import cross_rule, matmul_rule, outer_rule, product_signatures, vecdot_rule
 
 # Multiplications per nanosecond of a BLAS on one core, roughly.
 BLAS_SPEED = 8
 # The overhead of each product of a stack, in element operations.
-_EACH = 64
+_PRODUCT_OVERHEAD = 64
 
 
 # Up to this size of the result, NumPy holds the interpreter lock during a whole product, however long its sums are.
 # Such a product is computed in parts of so many multiplications, so that other threads do not wait long.
-_LOCKED, _PART = 500, 1 << 22
+_LOCKED, _PART_MULTIPLICATIONS = 500, 1 << 22
 
 
 def product_work(dtype: DType, multiplications: int) -> int:
@@ -39,17 +39,17 @@ def product_work(dtype: DType, multiplications: int) -> int:
 
 def stack_work(shape: Shape) -> int:
     """The overhead of the products of a stack of matrices of that shape, for matrices of any size."""
-    return _EACH * math.prod(shape[:-2]) if len(shape) > 2 else 0
+    return _PRODUCT_OVERHEAD * math.prod(shape[:-2]) if len(shape) > 2 else 0
 
 
 def in_parts(size: int, inner: int) -> bool:
     """Whether a product is computed in parts. `size`: the elements of the result; `inner`: the terms of each sum."""
-    return size <= _LOCKED and inner > _PART // max(size, 1)
+    return size <= _LOCKED and inner > _PART_MULTIPLICATIONS // max(size, 1)
 
 
 def multiply_matrices(xp: ArrayModule, left: Array, right: Array, out: Array) -> None:
     """out = left @ right. Sums that would hold the interpreter lock for long are computed in parts."""
-    step, inner = _PART // max(out.size, 1), left.shape[-1]
+    step, inner = _PART_MULTIPLICATIONS // max(out.size, 1), left.shape[-1]
     if xp is not np:
         _multiply_elsewhere(xp, left, right, out)
         return
@@ -68,10 +68,10 @@ def _multiply_elsewhere(xp: ArrayModule, left: Array, right: Array, out: Array) 
 
     ValueError for more rows or columns than that.
     """
-    inner, step = left.shape[-1], SIGNED // 2
-    if max(left.shape[-2:-1] + right.shape[-1:] * (right.ndim > 1), default=0) >= SIGNED:
+    inner, step = left.shape[-1], SIGNED_LIMIT // 2
+    if max(left.shape[-2:-1] + right.shape[-1:] * (right.ndim > 1), default=0) >= SIGNED_LIMIT:
         raise ValueError(f"shapes {left.shape} and {right.shape} are too large for a product on a GPU")
-    if inner < SIGNED:
+    if inner < SIGNED_LIMIT:
         xp.matmul(left, right, out=out)
         return
     out[...] = 0
@@ -181,7 +181,7 @@ def vecdot_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> i
     left, out = metas[0], outputs[0]
     if not isinstance(left, Meta) or out is None:
         return 0
-    return product_work(out.dtype, out.size * left.shape[attributes["axis"]]) + _EACH * (out.size - 1)
+    return product_work(out.dtype, out.size * left.shape[attributes["axis"]]) + _PRODUCT_OVERHEAD * (out.size - 1)
 
 
 def infer_cross(metas: Metas, attributes: Attributes) -> OutputMetas:

@@ -22,7 +22,7 @@ from .rules.axes import reduction
 from .rules.stacks import along_stack
 
 _LAST_TWO = (-2, -1)
-_POWER = 20  # the cost of a power, relative to a product
+_POWER_COST = 20  # the cost of a power, relative to a product
 
 # --- orders of norms. Each order has one normal form, so 2 is 2.0; infinities are strings, which every encoding has.
 
@@ -100,7 +100,7 @@ def norm_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) ->
 def vector_norm_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Powers cost more than products."""
     size = tensor_meta(metas).size
-    return size if attributes["ord"] in {"inf", "-inf", 0.0, 1.0, 2.0} else _POWER * size
+    return size if attributes["ord"] in {"inf", "-inf", 0.0, 1.0, 2.0} else _POWER_COST * size
 
 
 # --- matrix_norm

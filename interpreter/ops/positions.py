@@ -1,8 +1,8 @@
 """Checks of positions that are read from tensors, so that no array module gets a position that is out of bounds.
 
 `in_bounds` waits for the device to compute the least and the largest position, and raises. If the launches of a device
-report late (`LATE`), these two are read when the device has computed them: `in_bounds` then clamps the positions and
-returns without a wait. So callers must continue with the positions that it returns, and with no others.
+report late (`LATE_CHECKS`), these two are read when the device has computed them: `in_bounds` then clamps the positions
+and returns without a wait. So callers must continue with the positions that it returns, and with no others.
 
 CuPy's kernels for positions (up to 14.2) count in 32 bits. Beyond that they read and write wrong memory, so
 `check_gather` and `check_scatter` refuse such calls on a device.
@@ -19,10 +19,10 @@ import numpy as np
 
 from ..schema.opdef import Array, ArrayModule
 
-UNSIGNED, SIGNED = 1 << 32, 1 << 31  # CuPy's kernels cannot count so far
-# `last_of_equals` makes a table if there are at most TABLE positions along an axis, or BESIDE for each requested
-# position; up to PAIRED requested positions are compared in pairs.
-TABLE, BESIDE, PAIRED = 1 << 20, 8, 1 << 8
+UNSIGNED_LIMIT, SIGNED_LIMIT = 1 << 32, 1 << 31  # CuPy's kernels count elements below these limits
+# `last_of_equals` makes a table if there are at most TABLE_ENTRIES positions along an axis, or
+# TABLE_ENTRIES_PER_POSITION for each requested position. A few requested positions are compared in pairs.
+TABLE_ENTRIES, TABLE_ENTRIES_PER_POSITION, MAX_COMPARED_IN_PAIRS = 1 << 20, 8, 1 << 8
 
 
 # The least and the largest position, as arrays of one element that the device has yet to compute, and a function that
@@ -30,29 +30,29 @@ TABLE, BESIDE, PAIRED = 1 << 20, 8, 1 << 8
 Check: TypeAlias = tuple[Array, Array, Callable[[Any, Any], None]]
 
 
-class Late(threading.local):
+class LateChecks(threading.local):
     """The checks of the launch that this thread is making; None if kernels wait."""
 
     checks: list[Check] | None = None
 
 
-LATE: Final = Late()
+LATE_CHECKS: Final = LateChecks()
 
 
 def in_bounds(xp: ArrayModule, positions: Array, low: int, high: int, wrong: str) -> Array:
     """The positions, clamped if they are checked late.
 
-    IndexError unless all are in [low, high): after a wait for the device, or late (`LATE`). `wrong`: the error's
+    IndexError unless all are in [low, high): after a wait for the device, or late (`LATE_CHECKS`). `wrong`: the error's
     text, a format of `high`, the `first` position out of bounds, the `least` and the `most`.
     """
     if not positions.size:
         return positions
     judge = partial(refuse_outside, low, high, wrong)
     least, most = xp.min(positions), xp.max(positions)
-    if LATE.checks is None or low >= high:  # no position is in bounds, so there is nothing to clamp to
+    if LATE_CHECKS.checks is None or low >= high:  # no position is in bounds, so there is nothing to clamp to
         judge(least, most)
         return positions
-    LATE.checks.append((least, most, judge))
+    LATE_CHECKS.checks.append((least, most, judge))
     limits = np.iinfo(positions.dtype.name)
     return xp.clip(positions, max(low, limits.min), min(high - 1, limits.max))
 
@@ -90,14 +90,14 @@ def safe_positions(positions: Array) -> Array:
 def check_gather(xp: ArrayModule, before: int, count: int, after: int) -> None:
     """Raise ValueError if a device cannot read `count` positions at once, between axes of `before` and `after`
     elements."""
-    if xp is not np and (after >= UNSIGNED or (before != 1 and max(before, count * after) >= UNSIGNED)):
+    if xp is not np and (after >= UNSIGNED_LIMIT or (before != 1 and max(before, count * after) >= UNSIGNED_LIMIT)):
         raise ValueError(f"{before} x {count} x {after} elements are too many to be selected on a GPU at once")
 
 
 def check_scatter(xp: ArrayModule, length: int, count: int, after: int) -> None:
     """Raise ValueError if a device cannot write `count` x `after` elements at once, along axes of `length`
     positions."""
-    if xp is not np and max(length, count * after) >= SIGNED:
+    if xp is not np and max(length, count * after) >= SIGNED_LIMIT:
         raise ValueError(f"{count} x {after} elements, along {length}, are too many to be written on a GPU at once")
 
 
@@ -113,7 +113,7 @@ def last_of_equals(xp: ArrayModule, positions: Array, room: int) -> Array:
         table = xp.zeros(room, np.int32)
         xp.maximum.at(table, positions, indices)
         return table[positions]
-    if count <= PAIRED:
+    if count <= MAX_COMPARED_IN_PAIRS:
         return xp.max(xp.where(positions[:, None] == positions, indices, 0), axis=1)
     order = xp.argsort(positions, kind="stable")
     return order[xp.searchsorted(positions[order], positions, side="right") - 1]
@@ -121,9 +121,9 @@ def last_of_equals(xp: ArrayModule, positions: Array, room: int) -> Array:
 
 def has_table(room: int, count: int) -> bool:
     """Whether `count` positions are found in a table of all `room` positions."""
-    return room <= max(TABLE, BESIDE * count)
+    return room <= max(TABLE_ENTRIES, TABLE_ENTRIES_PER_POSITION * count)
 
 
 def sorts(room: int, count: int) -> bool:
     """Whether `last_of_equals` sorts `count` positions."""
-    return count > PAIRED and not has_table(room, count)
+    return count > MAX_COMPARED_IN_PAIRS and not has_table(room, count)

@@ -38,7 +38,7 @@ METHODS = (
 )
 _COMPARISONS = 16  # of each element, in a selection of order statistics
 _ROUNDED = {"lower": "floor", "higher": "ceil", "nearest": "rint"}
-_STEPS = ("inverted_cdf", "closest_observation")
+_STEP_METHODS = ("inverted_cdf", "closest_observation")
 # alpha and beta of Hyndman and Fan's continuous methods; "linear", with 1 and 1, has a formula that rounds less
 _CONTINUOUS = {
     "interpolated_inverted_cdf": (0, 1),
@@ -160,7 +160,7 @@ def neighbours(xp: ArrayModule, q: Array, count: int, method: str) -> tuple[Arra
     in_bounds = partial(_in_bounds, xp, last=count - 1)
     if method in _ROUNDED:
         return in_bounds(getattr(xp, _ROUNDED[method])((count - 1) * q)), None, None
-    if method in _STEPS:
+    if method in _STEP_METHODS:
         return in_bounds(_step(xp, count * q - 1, method)), None, None
     if method == "linear" and q.dtype.kind in "iu":
         return in_bounds((count - 1) * q), None, None

@@ -45,10 +45,12 @@ Host: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 SEEDS: Final = range(2**64)
 # One past the largest integer of any dtype. msgpack has no integer that large, so the wire has a string.
-END: Final = "2**64"
+END_BOUND: Final = "2**64"
 
-_STREAM: Final = ("seed", "call", "part")
-_BLOCK = 1 << 16  # elements drawn at a time if NumPy cannot draw in place; another size would change the numbers
+_STREAM_OPERANDS: Final = ("seed", "call", "part")
+_BLOCK_ELEMENTS = (
+    1 << 16
+)  # elements drawn at a time if NumPy cannot draw in place; another size would change the numbers
 
 
 # --- streams
@@ -61,7 +63,7 @@ def check_seed(value: int, _metas: Metas, _attributes: Attributes) -> None:
 
 
 def _check_stream(metas: Sequence[OperandMeta]) -> None:
-    for name, meta in zip(_STREAM, metas, strict=False):
+    for name, meta in zip(_STREAM_OPERANDS, metas, strict=False):
         if meta is not int:
             raise TypeError(f"the {name} must be a Python int")
 
@@ -94,12 +96,12 @@ def of_dtypes(dtypes: DTypes) -> Callable[[Any], str]:
 
 
 def check_bound(value: Any) -> int | str:
-    """A bound of random integers: an int that fits some dtype, or 2**64, which is encoded as `END`."""
-    if isinstance(value, str) and value == END:
-        return END
+    """A bound of random integers: an int that fits some dtype, or 2**64, which is encoded as `END_BOUND`."""
+    if isinstance(value, str) and value == END_BOUND:
+        return END_BOUND
     bound = check_integer(value)
     if bound == WIRE_INTEGERS.stop:
-        return END
+        return END_BOUND
     if bound not in WIRE_INTEGERS:
         raise OverflowError("the integer has more than 64 bits")
     return bound
@@ -196,8 +198,8 @@ def _draw_blocks(xp: ArrayModule, out: Array, draw: Callable[[int], Host]) -> No
     """Fill the output with the results of draw(size), one block at a time."""
     host = _host(xp, out, out.dtype)
     flat = host.reshape(-1)
-    for start in range(0, flat.size, _BLOCK):
-        block = flat[start : start + _BLOCK]
+    for start in range(0, flat.size, _BLOCK_ELEMENTS):
+        block = flat[start : start + _BLOCK_ELEMENTS]
         block[...] = draw(block.size)
     _store(xp, host, out)
 
@@ -269,7 +271,7 @@ def draw_scratch(_metas: Metas, outputs: OutputMetas, attributes: Attributes) ->
         return 0
     if out.dtype.kind in "fc":
         return 6 * out.size if out.dtype == np.float16 else 0
-    return 8 * out.size if "n" in attributes else 9 * min(out.size, _BLOCK)
+    return 8 * out.size if "n" in attributes else 9 * min(out.size, _BLOCK_ELEMENTS)
 
 
 def permute_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -291,7 +293,7 @@ def _define_random(
         inputs=VARIADIC,
         infer=infer,
         summary=summary,
-        operands=_STREAM,
+        operands=_STREAM_OPERANDS,
         dtypes=(kinds.SCALAR,),
         attributes=attributes,
         kernel=kernel,
@@ -355,7 +357,7 @@ define(
     least=2,
     infer=infer_permute,
     summary="The rows of x, along its first axis, in the order of a permutation: (x, seed, [call, [part]]).",
-    operands=("x", *_STREAM),
+    operands=("x", *_STREAM_OPERANDS),
     dtypes=(kinds.ANY, kinds.SCALAR),
     kernel=permute_kernel,
     scratch=permute_scratch,

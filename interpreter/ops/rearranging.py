@@ -26,11 +26,11 @@ from .rules.stacks import on_stacks
 from .rules.views import repeat_rule, take_along_axis_rule, take_rule, tile_rule
 
 # Overhead of copying one block of a roll, in element operations.
-BLOCK = 10_000
+ROLL_BLOCK_COST = 10_000
 # The most axes that are rolled at once, block by block: each axis doubles the number of blocks.
-_AT_ONCE = 4
+_MAX_AXES_AT_ONCE = 4
 # Bytes of the temporaries of `repeat_each` for each position of its result, besides the elements.
-_POSITION = 16
+_BYTES_PER_POSITION = 16
 
 
 # --- roll
@@ -72,7 +72,7 @@ def roll_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: At
         out[...] = xp.reshape(xp.concatenate((flat[cut:], flat[:cut])), x.shape)
         return
     shifts = {axis: distance for axis, distance in _shifts(x.shape, attributes).items() if distance}
-    for axis in list(shifts)[:-_AT_ONCE]:  # one after the other, since n axes at once have 2**n blocks
+    for axis in list(shifts)[:-_MAX_AXES_AT_ONCE]:  # one after the other, since n axes at once have 2**n blocks
         cut, before = x.shape[axis] - shifts.pop(axis), (slice(None),) * axis
         x = xp.concatenate((x[(*before, slice(cut, None))], x[(*before, slice(cut))]), axis=axis)
     for blocks in itertools.product(*(_blocks(n, shifts.get(axis, 0)) for axis, n in enumerate(x.shape))):
@@ -90,7 +90,7 @@ def _blocks(size: int, shift: int) -> tuple[tuple[slice, slice], ...]:
 def roll_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Without an axis, the elements in C order and in their new order; with many axes, the results of the first
     rolls."""
-    return 2 * total(metas) if attributes["axis"] is None or _rolled(metas, attributes) > _AT_ONCE else 0
+    return 2 * total(metas) if attributes["axis"] is None or _rolled(metas, attributes) > _MAX_AXES_AT_ONCE else 0
 
 
 def _rolled(metas: Metas, attributes: Attributes) -> int:
@@ -99,12 +99,12 @@ def _rolled(metas: Metas, attributes: Attributes) -> int:
 
 
 def roll_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
-    """Each element is moved once, and once more for each axis beyond `_AT_ONCE`; each axis that is rolled at once
-    doubles the number of blocks."""
+    """Each element is moved once, and once more for each axis beyond `_MAX_AXES_AT_ONCE`; each axis that is rolled at
+    once doubles the number of blocks."""
     x = tensor_meta(metas)
     rolled = 1 if attributes["axis"] is None else _rolled(metas, attributes)
-    before = max(rolled - _AT_ONCE, 0)
-    return (x.size + BLOCK) * before + x.size + (BLOCK << (rolled - before))
+    before = max(rolled - _MAX_AXES_AT_ONCE, 0)
+    return (x.size + ROLL_BLOCK_COST) * before + x.size + (ROLL_BLOCK_COST << (rolled - before))
 
 
 # --- repeat and tile
@@ -194,7 +194,7 @@ def repeat_each_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, attrib
     axis = normal_axis(axis, x.ndim)
     ends = xp.cumsum(_checked_counts(xp, x, axis, counts))
     total = int(ends[-1]) if ends.size else 0
-    _check_room((x.nbytes // max(x.shape[axis], 1) + _POSITION) * total, attributes["room"])
+    _check_room((x.nbytes // max(x.shape[axis], 1) + _BYTES_PER_POSITION) * total, attributes["room"])
     elements = xp.cumsum(xp.bincount(ends, minlength=total))[:total]
     return (rows_at(xp, x, elements, axis),)
 

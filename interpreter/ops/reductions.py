@@ -38,7 +38,7 @@ from .rules.combining import chained, extremes, linear
 
 # The widest integer of each kind, the dtype of sums and products of integers.
 _ACCUMULATORS = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
-_PART = 1 << 20
+_PART_ELEMENTS = 1 << 20
 _UFUNCS: dict[str, Any] = {
     "sum": np.add,
     "prod": np.multiply,
@@ -222,8 +222,8 @@ def count_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: A
     NumPy's function holds the interpreter lock, so it is called for one part at a time.
     """
     (x,), (out,), axis = inputs, outputs, attributes["axis"]
-    if axis is None and xp is np and x.size > _PART:
-        parts = np.nditer(x, ["external_loop", "buffered"], buffersize=_PART)
+    if axis is None and xp is np and x.size > _PART_ELEMENTS:
+        parts = np.nditer(x, ["external_loop", "buffered"], buffersize=_PART_ELEMENTS)
         out[...] = sum(map(np.count_nonzero, parts))
     elif axis is None:
         out[...] = xp.count_nonzero(x)

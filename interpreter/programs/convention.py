@@ -20,7 +20,7 @@ from math import prod
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..errors import MetadataTypeError, ProtocolError
-from ..layouts.text import parsed
+from ..layouts.text import parse_layout_text
 from ..types.meta import SCALAR_TYPES, Scalar
 from ..wire.forms import shown
 from .program import CHARACTERS_PER_STEP, RECORDS_PER_STEP, SURROGATE, Program
@@ -226,7 +226,7 @@ class Decoder:
         keys = tuple(names)
         if (kind == "slice" and len(members) != 3) or (keys and len(keys) != len(members)):
             raise ValueError(f"a {kind} of {len(members)} members")
-        if kind == GLOBAL and prod(parsed(text(label))[0]) != len(members):
+        if kind == GLOBAL and prod(parse_layout_text(text(label))[0]) != len(members):
             raise ValueError(f"{shown(label)} has another number of parts")
         if kind in LABELLED_KINDS and not (is_identifier(label) and all(may_be_member(kind, key) for key in keys)):
             raise ValueError(f"{shown(label)} has members without names")

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ..types.meta import Shape
 from .facts import is_total, made_by, newest_values, roots_of
 from .program import NON_OP_STEPS, Program, Step
-from .rows import RowShape, common, goes_through, is_thin
+from .rows import RowShape, common, is_thin, iteration_space
 
 LEAST_BYTES: Final = 1 << 20  # bytes that a fusion reads and writes: fewer stay in the cache from step to step anyway
 MAX_TENSORS: Final = 16  # tensors of a fusion: if that many would be too small together, no fusion is searched
@@ -54,7 +54,7 @@ class Fusion(NamedTuple):
     over: tuple[int, ...]
 
 
-class Terms(NamedTuple):
+class FusionPolicy(NamedTuple):
     """What a device fuses: steps that it `takes`, of tensors of at least `least` bytes; None: a default for its
     cache."""
 
@@ -69,7 +69,7 @@ def find_fusions(program: Program, least: int = LEAST_BYTES) -> list[Fusion]:
 
 
 def finding_fusions(
-    program: Program, terms: Sequence[Terms | None] = (), least: int = LEAST_BYTES
+    program: Program, terms: Sequence[FusionPolicy | None] = (), least: int = LEAST_BYTES
 ) -> Iterator[list[Fusion]]:
     """`find_fusions` for a long program, with pauses to serve others: yields an empty list after each `STEPS_PER_SLICE`
     steps, and the fusions at the end. `terms`: for each device slot, None for a device that fuses nothing; without any,
@@ -103,7 +103,7 @@ def finding_fusions(
     yield sorted(paying, key=lambda fusion: fusion.steps[-1])
 
 
-def taken(program: Program, step: Step, terms: Sequence[Terms | None]) -> bool:
+def taken(program: Program, step: Step, terms: Sequence[FusionPolicy | None]) -> bool:
     """Return whether the device of a step fuses it."""
     if not terms or step.op in NON_OP_STEPS:
         return step.op not in NON_OP_STEPS
@@ -116,7 +116,7 @@ def key_of(program: Program, step: Step, least: int, thin: frozenset[Shape] = fr
 
     `thin`: shapes with one element for each row of a large tensor: such tensors may be small.
     """
-    found = goes_through(program, step)
+    found = iteration_space(program, step)
     if found is None or not is_total(program, step):
         return None
     tensor, rows = found

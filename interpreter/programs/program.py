@@ -191,8 +191,8 @@ class Program:
         return tuple(accumulate(counts, initial=0))
 
     @cached_property
-    def asks(self) -> bool:
-        """Return whether a run depends on values that the machine has computed."""
+    def is_data_dependent(self) -> bool:
+        """Return whether computed values decide which steps run, as in control flow."""
         return any(step.blocks for step in self.steps)
 
     @cached_property

@@ -36,7 +36,7 @@ def pointwise(shape: Shape) -> RowShape:
     return RowShape(shape, len(shape))
 
 
-def goes_through(program: Program, step: Step) -> tuple[Meta, int] | None:
+def iteration_space(program: Program, step: Step) -> tuple[Meta, int] | None:
     """The meta over which a step iterates, and the number of leading axes along which it may be cut.
 
     None if it may not be part of a fusion.
@@ -66,7 +66,7 @@ def why_unfused(program: Program, step: Step) -> str:
     """The reason, in words, why a reduction cannot be part of a fusion; empty for other steps, and if it can."""
     op = None if step.op in NON_OP_STEPS else find(step.op)
     meta = program.metas[step.operands[0]] if op is not None and op.rows is not None else None
-    if op is None or op.rows is None or meta is None or goes_through(program, step) is not None:
+    if op is None or op.rows is None or meta is None or iteration_space(program, step) is not None:
         return ""
     if step.into:
         return "it writes in place"

@@ -16,7 +16,7 @@ from ..wire.messages import Atomic, NamedMessage, Upload, with_payload
 _NOTHING: Final = np.empty(0)
 
 
-def sound(array: Any) -> NamedMessage | None:
+def intact_message(array: Any) -> NamedMessage | None:
     """The message in an array, an upload with an empty payload; None for a damaged message."""
     if has_kind(array) and array[0] == UPLOAD and len(array) == len(Upload._fields) + 1:
         array = with_payload(array, _NOTHING)
@@ -32,6 +32,6 @@ def messages_in(array: Any) -> Iterator[NamedMessage]:
     group = name_fields(array, Atomic)
     inner = group.messages if group is not None and type(group.messages) in SEQUENCES else (array,)
     for one in inner:
-        message = None if has_kind(one) and one[0] == ATOMIC else sound(one)
+        message = None if has_kind(one) and one[0] == ATOMIC else intact_message(one)
         if message is not None:
             yield message

@@ -23,7 +23,7 @@ _SKIPPED = frozenset({PIECE, TRACE})  # kinds whose entries the passes do not de
 _KIND_AT = 1  # of an entry: after the length of its array, which is one byte
 
 
-class Where(NamedTuple):
+class StoredValue(NamedTuple):
     """A value's pieces, and its meta."""
 
     dtype: str
@@ -46,7 +46,7 @@ class RecordingReader:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._file = self.path.open("rb")
-        self.values: dict[int, Where] = {}
+        self.values: dict[int, StoredValue] = {}
         self.lost: dict[int, str] = {}
         self.answers: dict[tuple[int, int], Answered] = {}
         self.sessions: dict[int, str] = {}
@@ -99,7 +99,7 @@ class RecordingReader:
 
     def _look(self) -> None:
         """The first pass."""
-        where: Where | None = None
+        where: StoredValue | None = None
         number = 0
         for chunk, kind in self._chunks():
             if kind == TRACE:
@@ -114,7 +114,7 @@ class RecordingReader:
                 where = None
                 if entry[0] == VALUE:
                     _, number, dtype, shape, nbytes = entry
-                    where = self.values[number] = Where(dtype, tuple(shape), nbytes, [])
+                    where = self.values[number] = StoredValue(dtype, tuple(shape), nbytes, [])
                 else:
                     self._note(entry)
         if not self.counts and not self.ended:

@@ -17,7 +17,7 @@ from .entries import FINISH, LOST, NOTE, PIECE, PIECE_BYTES, TRACE
 _PRIVATE: Final = 0o600  # it holds data
 
 
-class Writer:
+class RecordingWriter:
     """Writes `path`. `nbytes`: of the file; `notes`: notes to add. Methods raise OSError, with the path."""
 
     def __init__(self, path: str | Path, about: Mapping[str, Any]) -> None:

@@ -33,7 +33,7 @@ def unless_empty(kernel: Kernel, xp: ArrayModule, count: int, attributes: Attrib
     return run
 
 
-def apart(bound: BoundKernel, xp: ArrayModule, count: int) -> BoundKernel:
+def storing_at_end(bound: BoundKernel, xp: ArrayModule, count: int) -> BoundKernel:
     """The kernel with its results computed in other memory and stored at the end."""
 
     def run(*arrays: Any) -> None:
@@ -45,12 +45,12 @@ def apart(bound: BoundKernel, xp: ArrayModule, count: int) -> BoundKernel:
     return run
 
 
-def apart_if_shared(bound: BoundKernel, xp: ArrayModule, count: int) -> BoundKernel:
+def storing_at_end_if_shared(bound: BoundKernel, xp: ArrayModule, count: int) -> BoundKernel:
     """A kernel that overwrites a part of its first operand.
 
     Its results are stored at the end only if another operand shares memory with them.
     """
-    copying = apart(bound, xp, count)
+    copying = storing_at_end(bound, xp, count)
 
     def run(*arrays: Any) -> Any:
         read = (array for array in arrays[1:count] if hasattr(array, "shape"))

@@ -31,7 +31,7 @@ from ..layouts.rules import Rule
 from ..types.kinds import ANY, DTypes
 from ..types.meta import MAX_SIZE, Meta, Metas, OperandMeta
 from ..wire.forms import shown
-from .bound_kernels import apart, apart_if_shared, unless_empty, with_attributes
+from .bound_kernels import storing_at_end, storing_at_end_if_shared, unless_empty, with_attributes
 from .library import Library
 from .op_table import similar
 from .own_op import OwnOp
@@ -272,7 +272,7 @@ class OpDef:
         """
         found = 0 if self.scratch is None else self.scratch(metas, outputs, attributes)
         found = max(found, least)
-        if aliased and not (self.elementwise or self.partial):  # `apart`
+        if aliased and not (self.elementwise or self.partial):  # `storing_at_end`
             found += sum(m.nbytes for m in outputs if m is not None)
         return found if found > UNCOUNTED_BYTES else 0
 
@@ -306,7 +306,7 @@ class OpDef:
         run = (with_attributes if self.judges else unless_empty)(kernel, xp, count, attributes)
         if not aliased or self.elementwise:
             return run
-        return apart_if_shared(run, xp, count) if self.partial else apart(run, xp, count)
+        return storing_at_end_if_shared(run, xp, count) if self.partial else storing_at_end(run, xp, count)
 
     def is_ufunc(self, metas: Metas) -> bool:  # noqa: ARG002 - corrections.CorrectedUfunc uses them
         """Whether the array module's ufunc alone computes the op for these operands."""

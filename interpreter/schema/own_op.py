@@ -70,7 +70,7 @@ def own_ops(registry: Mapping[str, OpDef]) -> dict[str, tuple[str, str]]:
     return {name: (op.own.version, op.own.digest) for name, op in registry.items() if op.own is not None}
 
 
-def check_there(op: str, own: OwnOp, there: Mapping[str, tuple[str, str]]) -> None:
+def check_daemon_has(op: str, own: OwnOp, there: Mapping[str, tuple[str, str]]) -> None:
     """Raise MetadataError, with advice, if a daemon does not have the op, or has another op of that name."""
     found = there.get(op)
     if found is None:

@@ -56,7 +56,7 @@ def outputs_of(array: Any) -> list[int]:
 
     Empty if the message asks for an answer, which tells the sender.
     """
-    return [] if asks(array) else ids_of(array, OUTPUT_ROLES)
+    return [] if is_answered(array) else ids_of(array, OUTPUT_ROLES)
 
 
 def signatures_of(array: Any) -> list[Signature]:
@@ -71,7 +71,7 @@ def number_of(array: Any, role: Role) -> int:
     return next((int(value) for value in values_of(array, {role})), 0)
 
 
-def asks(array: Any) -> bool:
+def is_answered(array: Any) -> bool:
     """Return whether messages of this kind are answered."""
     return has_kind(array) and any(field.role is Role.REQUEST for _, field in ROLES[array[0]])
 

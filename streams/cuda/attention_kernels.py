@@ -64,7 +64,7 @@ def attention_kernel(sources: Sources, cupy: Any, call: KernelCall) -> BoundKern
     return op.bind(cupy, len(call.metas), call.attributes, aliased=call.in_place)
 
 
-class AttentionRows(attention.Rows):
+class AttentionRows(attention.ScoreRows):
     """Computes rows by one launch if the operands are packed, have few axes, and are float32 or float64; otherwise by
     CuPy."""
 

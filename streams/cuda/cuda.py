@@ -26,7 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...interpreter.errors import KernelError, MetadataError
-from ...interpreter.programs.fusion import Fusion, Terms
+from ...interpreter.programs.fusion import Fusion, FusionPolicy
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import Array, BoundKernel, OutputMetas
 from ...interpreter.types.device_names import node_of
@@ -367,7 +367,7 @@ class CudaDevice(CopyingDevice):
 
         return launch_and_wait, scratch
 
-    def fusion_terms(self) -> Terms | None:
+    def fusion_terms(self) -> FusionPolicy | None:
         """The terms as `Device.fusion_terms` says. With `launch_blocking` nothing is fused, so that an error names its
         op."""
         return None if self.options.launch_blocking else self._fused.terms()

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, TypeAlias
 
 from ...interpreter.programs.facts import metas_of
-from ...interpreter.programs.fusion import Fusion, Terms
+from ...interpreter.programs.fusion import Fusion, FusionPolicy
 from ...interpreter.programs.program import Program, Step
 from ...interpreter.schema.opdef import BoundKernel, OpDef, find
 from ...interpreter.types.meta import Meta, OperandMeta
@@ -48,9 +48,9 @@ class FusedKernels:
         self._traces: dict[Traced, KernelTrace | None] = {}
         self.sources = Sources(cupy, submit, current)
 
-    def terms(self) -> Terms:
+    def terms(self) -> FusionPolicy:
         """Fuse steps whose kernels are loops of CuPy's, with tensors of any size, since each launch takes time."""
-        return Terms(self.takes, 0)
+        return FusionPolicy(self.takes, 0)
 
     def takes(self, program: Program, step: Step) -> bool:
         """Return whether the step may be fused."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ...interpreter.ops.positions import LATE, Check
+from ...interpreter.ops.positions import LATE_CHECKS, Check
 from ..graph import Call, GraphRefusal, Moving
 from .driver import Driver, DriverError
 from .nodes import ALIGNMENT, CopiedArgument, FixedNodes, OwnNode, Patchable, is_dense
@@ -69,8 +69,8 @@ class GraphRecording:
 
     def _make(self, calls: Sequence[Call], moves: dict[int, list[Moving]]) -> GraphRefusal | None:
         """Make each call; returns the reason of the first one that raises."""
-        before, found = LATE.checks, list[Check]()
-        LATE.checks = found
+        before, found = LATE_CHECKS.checks, list[Check]()
+        LATE_CHECKS.checks = found
         try:
             for index, (kernel, arguments) in enumerate(calls):
                 try:
@@ -80,7 +80,7 @@ class GraphRecording:
                 self.checks += [(index, check) for check in found]
                 found.clear()
         finally:
-            LATE.checks = before
+            LATE_CHECKS.checks = before
         return None
 
     def _call(self, kernel: Any, arguments: Sequence[Any], moving: Iterable[Moving]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.compilation import mypyc_attr
-from ...interpreter.programs.fusion import Fusion, Terms
+from ...interpreter.programs.fusion import Fusion, FusionPolicy
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import Array, BoundKernel
 from ...interpreter.schema.pieces import in_pieces, length_of_pieces
@@ -68,8 +68,8 @@ class HostDevice(PooledDevice):
             return in_pieces(kernel, length_of_pieces(scratch, largest((*known, *outputs)))), 0
         return kernel, scratch
 
-    def fusion_terms(self) -> Terms | None:
-        return Terms(lambda _program, _step: True)
+    def fusion_terms(self) -> FusionPolicy | None:
+        return FusionPolicy(lambda _program, _step: True)
 
     def fuse(self, program: Program, fusion: Fusion, work: int) -> FusionKernel:
         """Fuse as `Device.fuse` says: piece by piece, and shared by threads if the fusion is large."""

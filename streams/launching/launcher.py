@@ -18,7 +18,7 @@ from time import monotonic, perf_counter_ns
 from typing import Any, Final, TypeAlias
 
 from ...interpreter.errors import KernelError
-from ...interpreter.ops.positions import LATE, Check
+from ...interpreter.ops.positions import LATE_CHECKS, Check
 from ..stream import StreamKind, Task
 from ..threads.events import EXECUTED, LAUNCH_CONDITION
 from .launch_stream import Burst, LaunchStream, StreamOwner, run_to_the_end
@@ -245,11 +245,11 @@ class Launcher:
             task.execute()
             return
         checks: list[Check] = []
-        LATE.checks = checks
+        LATE_CHECKS.checks = checks
         try:
             task.execute()
         finally:
-            LATE.checks = None
+            LATE_CHECKS.checks = None
         self.owner.tell_late(task, checks)
 
     def _make_current(self, stream: LaunchStream, burst: Burst) -> None:

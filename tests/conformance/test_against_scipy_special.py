@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tensord.interpreter.ops.special.functions import FUNCTIONS
-from tensord.interpreter.ops.special.kernels import LIBRARY, WHOLE
+from tensord.interpreter.ops.special.kernels import LIBRARY, WHOLE_OPERANDS
 
 from ..each_case import each_case
 from .arrays import FLOATING, REAL, REAL_FLOATING, arrays, broadcastable, rarely
@@ -47,7 +47,7 @@ def chosen_of(pool_bytes: bytes) -> Any:
 def calls_of(draw: Any, name: str, inputs: int) -> Call:
     """Operands of near dtypes; counts where SciPy takes whole numbers."""
     dtypes = FLOATING if inputs == 1 and draw(rarely) else near(draw, REAL)
-    pools = [chosen(COUNTS if n in WHOLE.get(name, ((),))[0] else NUMBERS) for n in range(inputs)]
+    pools = [chosen(COUNTS if n in WHOLE_OPERANDS.get(name, ((),))[0] else NUMBERS) for n in range(inputs)]
     shapes = draw(broadcastable(inputs)) if inputs > 1 else [None]
     return Call(tuple(draw(arrays(dtypes, shape, pool)) for shape, pool in zip(shapes, pools, strict=True)), {})
 
@@ -70,7 +70,7 @@ def by_scipy(name: str, counts: tuple[int, ...] = ()) -> Any:
 
 
 def entry(name: str, op: str, inputs: int) -> Entry:
-    counts, _ = WHOLE.get(op, ((), 0))
+    counts, _ = WHOLE_OPERANDS.get(op, ((), 0))
     promotes = tuple(range(inputs)) if inputs > 1 else ()
     return Entry(calls_of(op, inputs), text=by_scipy(LIBRARY.names.get(op, name), counts), promotes=promotes, ulps=1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensord.interpreter.collectives.collective import REDUCING_KINDS, CollectiveKind
-from tensord.interpreter.collectives.request import ResolvedRequest, asked_for
+from tensord.interpreter.collectives.request import ResolvedRequest, resolve_request
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.types.meta import Meta
 
@@ -44,7 +44,7 @@ class Collecting:
         homes = ranks[:1] if kind is CollectiveKind.BROADCAST else ranks
         named = tuple(ranks) if kind is CollectiveKind.BROADCAST else ()
         try:
-            asked = asked_for(kind, homes, [meta] * len(homes), named, given, len(ranks))
+            asked = resolve_request(kind, homes, [meta] * len(homes), named, given, len(ranks))
         except MetadataError:
             return False
         if any(made.size > MOST for made in asked.collective.outputs()):

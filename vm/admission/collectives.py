@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...interpreter.collectives.collective import CollectiveSpec as Given
-from ...interpreter.collectives.request import ResolvedRequest, asked_for, check_ranks
+from ...interpreter.collectives.request import ResolvedRequest, check_ranks, resolve_request
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
@@ -129,7 +129,7 @@ def asked_by(message: Collective, tensors: Sequence[VmTensor], known: Collection
     """The request of a message, checked. `known`: the names of the machine's devices."""
     devices = [own_name(name, known) for name in message.devices]
     homes, metas = [tensor.home.name for tensor in tensors], [tensor.meta for tensor in tensors]
-    return asked_for(message.kind, homes, metas, devices, message.attributes, len(message.outputs))
+    return resolve_request(message.kind, homes, metas, devices, message.attributes, len(message.outputs))
 
 
 def check_some(message: Collective) -> None:

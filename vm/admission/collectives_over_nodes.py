@@ -26,13 +26,13 @@ from ...interpreter.collectives.choice import Schedule
 from ...interpreter.collectives.collective import CollectiveSpec as Given
 from ...interpreter.collectives.over_nodes import (
     NodeStep,
-    asked_over_nodes,
     digest_of,
     is_launchable,
     launching_nodes,
     nodes_of,
     part_of,
     part_to_do,
+    resolve_over_nodes,
     transfer_of,
 )
 from ...interpreter.collectives.regions import Region, whole
@@ -126,7 +126,7 @@ class CollectivesOverNodes:
             metas = [as_meta(one) for one in message.metas]
         except (TypeError, ValueError, KeyError, TensordError):
             raise MetadataError(f"{message.kind}: an input's meta is malformed", op=message.kind) from None
-        asked = asked_over_nodes(message.kind, message.homes, metas, message.devices, message.attributes)
+        asked = resolve_over_nodes(message.kind, message.homes, metas, message.devices, message.attributes)
         homes, meant = tuple(message.homes), incarnations_of(message, asked)
         inputs, ranks = own_of(homes, node), own_of(asked.devices, node)
         return Participation(asked, homes, node, message.transfer, meant, inputs, ranks)

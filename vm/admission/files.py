@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
 from ...interpreter.files.describe import describe
 from ...interpreter.files.header import FileHeader, TensorEntry
-from ...interpreter.files.on_wire import MAX_ENTRIES, decode_entry, encode_entry, is_path, lacking
+from ...interpreter.files.on_wire import MAX_ENTRIES, decode_entry, encode_entry, is_path, unusable_entry
 from ...interpreter.files.open_file import OpenFile, OutputFile, unopened
 from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.descriptors import descriptor_limit
@@ -140,7 +140,7 @@ class FileHandlers:
             device = device_of(self.scheduler.devices, name)
             refuse_lost(device)
             check_tensors(session, len(ids))
-            found = [lacking(one) or decode_entry(file, one) for one in entries]
+            found = [unusable_entry(one) or decode_entry(file, one) for one in entries]
             if self.residency.host is None and not all(is_readable_in_pieces(one, digest) for one in found):
                 raise MetadataError(NO_HOST)
         except TensordError as error:

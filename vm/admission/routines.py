@@ -129,7 +129,7 @@ class RoutineHandlers:
         ids = RunIds(routine.program, outside, newest, unfolder.new)
         messages, trace = unfolder.program(routine, ids, message.numbers), self.trace(session, routine, message)
         finish = partial(self.finish, session, routine, ids, message, trace)
-        session.unfolding = Unfolding(messages, finish, unfolder.stop, routine.program.asks, trace)
+        session.unfolding = Unfolding(messages, finish, unfolder.stop, routine.program.is_data_dependent, trace)
 
     def trace(self, session: VmSession, routine: SessionProgram, message: Run) -> tuple[int, ...]:
         """The entry of a trace for a run that is admitted op by op."""
@@ -160,7 +160,7 @@ class RoutineHandlers:
         program = routine.program
         pairs = zip(program.returned, message.outputs, strict=True)
         self.rename(session, [(ids[variable], output) for variable, output in pairs])
-        if program.asks:  # ids beyond those of the results are new again
+        if program.is_data_dependent:  # ids beyond those of the results are new again
             session.newest = message.outputs[-1] if message.outputs else ids.newest + program.inner
 
     def rename(self, session: VmSession, pairs: Sequence[tuple[int, int]]) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ...interpreter.errors import MetadataError, QuotaError
-from ...interpreter.programs.fusion import Fusion, Terms, finding_fusions
+from ...interpreter.programs.fusion import Fusion, FusionPolicy, finding_fusions
 from ...interpreter.programs.passes.table import FUSION, TRANSFERS
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import Meta, Scalar
@@ -44,7 +44,7 @@ from .runs_at_once import RunsAtOnce
 UNBOUNDED = 1 << 60
 PREPARED = 4  # cutting and searching fusions takes a quarter of the time of compiling, per step
 
-FindFusions: TypeAlias = Callable[[Program, Sequence[Terms | None]], Iterable[list[Fusion]]]
+FindFusions: TypeAlias = Callable[[Program, Sequence[FusionPolicy | None]], Iterable[list[Fusion]]]
 Compile: TypeAlias = Callable[[Program, Piece, Sequence[Plan], Sequence[Fusion], frozenset[str]], Recipe | None]
 
 

@@ -17,7 +17,7 @@ from ...interpreter.checkpoints.writer import GenerationWriter
 from ...interpreter.errors import FileError, MetadataError, QuotaError, TensordError
 from ...interpreter.files.open_file import OpenFile
 from ...interpreter.files.tensor_file import flat
-from ...interpreter.layouts.part_names import families, needed, part_of
+from ...interpreter.layouts.part_names import covering_names, families, part_of
 from ...interpreter.types.meta import Meta
 from ...streams.disk.checkpoint_values import stretches_in
 from ...streams.disk.stored import StoredArray, pieces
@@ -133,7 +133,7 @@ class CheckpointJob:
     def _torn(self) -> Iterator[set[str]]:
         """The parts of each global tensor that cannot be restored from the parts that have not failed."""
         for ways in families(self.contents.names).values():
-            yield from (set(way) for way in ways if not needed(set(way).difference(self.failed)))
+            yield from (set(way) for way in ways if not covering_names(set(way).difference(self.failed)))
 
     def _report(self, generation: Generation | None, reused: int, collected: int) -> dict[str, Any]:
         names = set(self.contents.names)

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ...interpreter.checkpoints.record import INNER_SEPARATOR, Generation
 from ...interpreter.errors import MetadataError, TensordError
-from ...interpreter.layouts.part_names import families, needed, user_name
+from ...interpreter.layouts.part_names import covering_names, families, user_name
 from ...interpreter.programs.program import Program
 from ...interpreter.types.device_names import counterpart, own_name
 from ...streams.disk.checkpoint_values import CheckpointStretch, SharedReader
@@ -153,7 +153,7 @@ class Restoring(Generic[Kind]):
         """Leave out global tensors whose parts do not suffice to restore them."""
         for whole, ways in families(self.given).items():
             for way in ways:
-                if not needed(way):
+                if not covering_names(way):
                     self.failed |= dict.fromkeys(way, f"the checkpoint lacks other parts of {whole!r}")
                     for name in way:
                         del self.given[name]

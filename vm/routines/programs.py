@@ -166,7 +166,7 @@ def check_run(routine: SessionProgram, message: Run, metas: Sequence[Meta | None
 
 def check_in_group(routine: SessionProgram) -> None:
     """MetadataError for a routine with control flow, which waits for values; a group cannot wait."""
-    if routine.program.asks:
+    if routine.program.is_data_dependent:
         raise MetadataError("control flow waits for values, and a group cannot: run the routine outside of the group")
 
 

@@ -5,7 +5,7 @@ It computes the same steps as the virtual machine, so results are equal bit by b
 
 from __future__ import annotations
 
-from ...interpreter.collectives.request import asked_for, check_ranks
+from ...interpreter.collectives.request import check_ranks, resolve_request
 from ...interpreter.collectives.values import compute
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import own_name
@@ -32,7 +32,7 @@ class SerialCollectives:
             tensors = [tensor_of(session, id_) for id_ in ids]
             devices = [own_name(name, self.state.devices) for name in devices]
             homes, metas = [one.home for one in tensors], [one.meta for one in tensors]
-            _, given, homes = asked_for(kind, homes, metas, devices, attributes, len(outputs))
+            _, given, homes = resolve_request(kind, homes, metas, devices, attributes, len(outputs))
             for name in homes:
                 self.state.device_of(name)
         except TensordError as error:

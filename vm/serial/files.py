@@ -6,7 +6,7 @@ import numpy as np
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.files.header import TensorEntry
-from ...interpreter.files.on_wire import decode_entry, lacking
+from ...interpreter.files.on_wire import decode_entry, unusable_entry
 from ...interpreter.files.open_file import OpenFile, OutputFile, unopened
 from ...interpreter.files.values import read_array
 from ...interpreter.wire.file_messages import File, Flush, Load, Write
@@ -53,7 +53,7 @@ class SerialFiles:
                 raise ProtocolError(f"file {number} is not open")
             if len(ids) != len(entries):
                 raise ProtocolError(f"{len(ids)} ids for {len(entries)} tensors")
-            found = [lacking(one) or decode_entry(file, one) for one in entries]
+            found = [unusable_entry(one) or decode_entry(file, one) for one in entries]
         except TensordError as error:
             self.state.reject(session, error, ids, location, "load")
             return

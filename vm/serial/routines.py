@@ -56,7 +56,7 @@ class SerialRoutines:
         self.receive(session, unfolder.program(routine, ids, message.numbers))
         outputs = zip(program.returned, message.outputs, strict=True)
         rename(session, [(ids[variable], output) for variable, output in outputs])
-        if program.asks:  # the ids after those of the results are free again
+        if program.is_data_dependent:  # the ids after those of the results are free again
             session.newest = message.outputs[-1] if message.outputs else newest + program.inner
 
     def reject(self, session: SerialSession, message: Run, error: TensordError) -> None:

@@ -24,7 +24,7 @@ from . import compose, kernels
 from .operands import same_meta
 
 # Passes over the elements for the exact form of gelu: one for each power of its series.
-_SERIES = 6
+_SERIES_PASSES = 6
 
 
 _APPROXIMATE = Attribute("approximate", choice("tanh", "none"), "tanh")
@@ -44,7 +44,7 @@ def infer_gradient(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 def gelu_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The work of a slow function; the exact form sums a series for each element."""
-    return slow_work(metas, outputs, attributes) * (_SERIES if attributes["approximate"] == "none" else 1)
+    return slow_work(metas, outputs, attributes) * (_SERIES_PASSES if attributes["approximate"] == "none" else 1)
 
 
 def relu_direct(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> BoundKernel | None:

@@ -17,16 +17,16 @@ from ...schema.promotion import broadcast_shapes, working_dtype
 from ...schema.scratch import working_size
 from ...types import kinds
 from ...types.meta import Meta, Metas, tensor_metas
-from ..elementwise import SLOW
+from ..elementwise import TRANSCENDENTAL_COST
 from ..linalg import BLAS_SPEED
 from ..rules.networks import attention_gradient_rule, attention_rule
 from .blocks import block_bytes, parts
 from .operands import one_dtype
 from .softmax import softmax_grad_kernel, softmax_kernel
 
-FORWARD = ("q", "k", "v", "mask")
-GRADIENT = ("dy", "q", "k", "v", "mask")
-_KEYS = {"axis": -1}
+OPERANDS = ("q", "k", "v", "mask")
+GRADIENT_OPERANDS = ("dy", "q", "k", "v", "mask")
+_ALONG_KEYS = {"axis": -1}
 
 Batch: TypeAlias = tuple[slice, ...]  # of the first axis, if there is one before the last two
 
@@ -57,13 +57,13 @@ def _result(q: Meta, k: Meta, v: Meta, mask: Sequence[Meta]) -> Meta:
 
 def infer_attention(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """q, k and v must have one dtype. A mask must be bool or of that dtype, and broadcast to the scores [..., l, s]."""
-    q, k, v = one_dtype(metas[:3], FORWARD)
+    q, k, v = one_dtype(metas[:3], OPERANDS)
     return (_result(q, k, v, tensor_metas(metas[3:])),)
 
 
 def infer_attention_grad(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """dy must have the meta of the result. The gradients have the metas of q, k and v."""
-    dy, q, k, v = one_dtype(metas[:4], GRADIENT)
+    dy, q, k, v = one_dtype(metas[:4], GRADIENT_OPERANDS)
     result = _result(q, k, v, tensor_metas(metas[4:]))
     if dy is not result:
         raise ValueError(f"dy is {dy}, but the result of the attention is {result}")
@@ -76,7 +76,7 @@ def attention_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
     q, k, v = tensor_metas(metas[1:4] if gradient else metas[:3])
     scores = math.prod(q.shape[:-1]) * k.shape[-2]
     products = scores * (q.shape[-1] + v.shape[-1]) // BLAS_SPEED
-    return (products + scores * SLOW) * (3 if gradient else 1)
+    return (products + scores * TRANSCENDENTAL_COST) * (3 if gradient else 1)
 
 
 def attention_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -94,7 +94,7 @@ def attention_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attribute
 # --- kernels
 
 
-class Rows:
+class ScoreRows:
     """The computation on rows of scores between the products. A device may replace it by its own kernels."""
 
     def __init__(self, xp: ArrayModule) -> None:
@@ -112,19 +112,19 @@ class Rows:
         if start is not None:
             queries = xp.arange(start, start + scores.shape[-2])
             scores = xp.where(xp.arange(scores.shape[-1]) <= queries[:, None], scores, -math.inf)
-        softmax_kernel(xp, (scores,), (scores,), _KEYS)
+        softmax_kernel(xp, (scores,), (scores,), _ALONG_KEYS)
         return scores
 
     def gradient(self, dweights: Array, weights: Array) -> None:
         """Replace `dweights`, the gradient by the weights, by the gradient by the scores, in place."""
-        softmax_grad_kernel(self.xp, (dweights, weights), (dweights,), _KEYS)
+        softmax_grad_kernel(self.xp, (dweights, weights), (dweights,), _ALONG_KEYS)
 
 
 class Attention(NamedTuple):
     """A call, and its division into blocks. The mask is broadcast to the scores, which takes no memory."""
 
     xp: ArrayModule
-    by: Rows
+    by: ScoreRows
     q: Array
     k: Array
     v: Array
@@ -133,7 +133,7 @@ class Attention(NamedTuple):
     causal: bool
 
     @classmethod
-    def of(cls, xp: ArrayModule, operands: Arrays, attributes: Attributes, rows: Rows | None) -> Attention:
+    def of(cls, xp: ArrayModule, operands: Arrays, attributes: Attributes, rows: ScoreRows | None) -> Attention:
         """The call with operands q, k, v and an optional mask.
 
         `rows`: the device's own computation of rows, if it has one.
@@ -143,7 +143,7 @@ class Attention(NamedTuple):
         if scale is None:
             scale = 1 / math.sqrt(max(q.shape[-1], 1))
         spread = xp.broadcast_to(mask[0], (*q.shape[:-1], k.shape[-2])) if mask else None
-        return cls(xp, rows or Rows(xp), q, k, v, spread, scale, attributes["is_causal"])
+        return cls(xp, rows or ScoreRows(xp), q, k, v, spread, scale, attributes["is_causal"])
 
     def batches(self) -> list[Batch]:
         """Slices of the first axis: as long as their scores fit in a block, or of one element."""
@@ -172,7 +172,7 @@ class Attention(NamedTuple):
 
 
 def attention_kernel(
-    xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes, rows: Rows | None = None
+    xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes, rows: ScoreRows | None = None
 ) -> None:
     """softmax(q @ k.T * scale) @ v."""
     call = Attention.of(xp, inputs, attributes, rows)
@@ -184,7 +184,7 @@ def attention_kernel(
 
 
 def attention_grad_kernel(
-    xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes, rows: Rows | None = None
+    xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes, rows: ScoreRows | None = None
 ) -> None:
     """dq, dk and dv; the mask has no gradient."""
     dy, *operands = inputs
@@ -215,7 +215,7 @@ _ATTRIBUTES = (
     Attribute("is_causal", check_bool, default=False),
     Attribute("scale", optional(check_float), None),
 )
-_MASK = kinds.REAL_FLOATING | kinds.BOOLEAN
+_MASK_DTYPES = kinds.REAL_FLOATING | kinds.BOOLEAN
 
 define(
     name="scaled_dot_product_attention",
@@ -226,8 +226,8 @@ define(
         "softmax(q @ k.T * scale + mask) @ v: (q, k, v[, mask]); a bool mask is True where a key takes part, "
         "`is_causal` lets a query see no later key."
     ),
-    operands=FORWARD,
-    dtypes=(kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, _MASK),
+    operands=OPERANDS,
+    dtypes=(kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, _MASK_DTYPES),
     attributes=_ATTRIBUTES,
     kernel=attention_kernel,
     scratch=attention_scratch,
@@ -240,8 +240,8 @@ define(
     least=4,
     infer=infer_attention_grad,
     summary="Gradients of scaled_dot_product_attention by q, k and v: (dy, q, k, v[, mask]).",
-    operands=GRADIENT,
-    dtypes=(kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, _MASK),
+    operands=GRADIENT_OPERANDS,
+    dtypes=(kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, kinds.REAL_FLOATING, _MASK_DTYPES),
     outputs=3,
     attributes=_ATTRIBUTES,
     kernel=attention_grad_kernel,

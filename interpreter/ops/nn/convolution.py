@@ -13,13 +13,13 @@ from ...types import kinds
 from ...types.meta import Meta, Metas, tensor_meta, tensor_metas
 from ..linalg import BLAS_SPEED
 from ..rules.networks import convolution_gradient_rule, convolution_rule
-from .blocks import HOST, block_bytes
+from .blocks import HOST_BLOCK_BYTES, block_bytes
 from .convolution_kernels import conv2d_grad_kernel, conv2d_kernel
 from .operands import check_pair, check_positive_pair, one_dtype
 from .windows import lines
 
-FORWARD = ("x", "weight", "bias")
-GRADIENT = ("dy", "x", "weight")
+OPERANDS = ("x", "weight", "bias")
+GRADIENT_OPERANDS = ("dy", "x", "weight")
 
 
 def check_groups(value: Any) -> int:
@@ -47,7 +47,7 @@ def _result(x: Meta, weight: Meta, attributes: Attributes) -> Meta:
 
 def infer_conv2d(metas: Metas, attributes: Attributes) -> OutputMetas:
     """x [n, c, h, w], weight [o, c // groups, kh, kw] and bias [o] give [n, o, rows, columns]."""
-    x, weight, *bias = one_dtype(metas, FORWARD)
+    x, weight, *bias = one_dtype(metas, OPERANDS)
     result = _result(x, weight, attributes)
     if bias and bias[0].shape != weight.shape[:1]:
         raise ValueError(
@@ -58,7 +58,7 @@ def infer_conv2d(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 def infer_conv2d_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
     """dy must have the meta of the result. The gradients have the metas of x, weight and bias."""
-    dy, x, weight = one_dtype(metas, GRADIENT)
+    dy, x, weight = one_dtype(metas, GRADIENT_OPERANDS)
     result = _result(x, weight, attributes)
     if dy is not result:
         raise ValueError(f"dy is {dy}, but the result of the convolution is {result}")
@@ -88,7 +88,7 @@ def conv2d_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
     windows: int = result.shape[2] * result.shape[3]
     taps: int = size * x.shape[1] * weight.shape[2] * weight.shape[3]  # bytes of a column
     columns: int = block_bytes(x.shape[0], taps * windows)
-    if columns > HOST:  # a part of one image
+    if columns > HOST_BLOCK_BYTES:  # a part of one image
         columns = block_bytes(windows, taps)
     product = columns // taps * weight.shape[0] * size
     filters = weight.size * size
@@ -114,7 +114,7 @@ _convolution(
     least=2,
     infer=infer_conv2d,
     summary="Images [n, c, h, w] convolved with weight [o, c // groups, kh, kw], plus bias: (x, weight[, bias]).",
-    operands=FORWARD,
+    operands=OPERANDS,
     kernel=conv2d_kernel,
     layouts=convolution_rule,
 )
@@ -123,7 +123,7 @@ _convolution(
     inputs=3,
     infer=infer_conv2d_grad,
     summary="Gradients of conv2d by x, weight and bias: (dy, x, weight).",
-    operands=GRADIENT,
+    operands=GRADIENT_OPERANDS,
     outputs=3,
     kernel=conv2d_grad_kernel,
     layouts=convolution_gradient_rule,

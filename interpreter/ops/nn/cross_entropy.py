@@ -16,12 +16,12 @@ import numpy as np
 from ...schema.opdef import Array, ArrayModule, Arrays, Attributes, BoundKernel, OutputMetas
 from ...schema.promotion import working_dtype
 from ...types.meta import Meta, Metas, tensor_metas
-from ..positions import SIGNED, check_scatter
+from ..positions import SIGNED_LIMIT, check_scatter
 from .labels import in_range, mark
 from .softmax import in_columns, shift, softmax_kernel, total
 
 _CLASSES = {"axis": -1}
-FEW = 1 << 10  # the most labels for a direct kernel, which holds the number of each row: 8 KiB
+MAX_DIRECT_LABELS = 1 << 10  # the most labels for a direct kernel, which holds the number of each row: 8 KiB
 # x less the maximum of each row: (x, memory for the result or None) -> the result.
 Shift: TypeAlias = Callable[[Array, Array | None], Array]
 # NumPy's methods `max` and `sum` call these in the end.
@@ -38,11 +38,11 @@ def _at_labels(xp: ArrayModule, labels: Array) -> tuple[Array, ...]:
 
 def _countable(xp: ArrayModule, out: Array) -> list[Any]:
     """Indices of parts of the output that are small enough for a device's 32-bit counters."""
-    if xp is np or out.size < SIGNED:
+    if xp is np or out.size < SIGNED_LIMIT:
         return [...]
     each = math.prod(out.shape[1:])
     check_scatter(xp, each, 1, 1)
-    step = (SIGNED - 1) // each
+    step = (SIGNED_LIMIT - 1) // each
     return [slice(start, start + step) for start in range(0, len(out), step)]
 
 
@@ -136,7 +136,7 @@ def cross_entropy_grad_direct(metas: Metas, _outputs: OutputMetas, attributes: A
 
 def _are_few(labels: Meta) -> bool:
     """Whether there is a direct kernel. There is none for uint64, whose sum with an index is a float."""
-    return labels.ndim > 0 and 0 < labels.size <= FEW and labels.dtype != np.uint64
+    return labels.ndim > 0 and 0 < labels.size <= MAX_DIRECT_LABELS and labels.dtype != np.uint64
 
 
 def _index_of_labels(labels: Meta, classes: int) -> Callable[[Array], Array]:

@@ -28,10 +28,10 @@ from ..random import Host, check_seed
 from ..rules.stacks import pointwise
 from .kernels import fill_masked
 
-_BLOCK: Final = (
+_BLOCK_NUMBERS: Final = (
     1 << 14
 )  # numbers: rows of a part that begin in one block are drawn at once, with the numbers between them
-_OF_PHILOX: Final = 8  # float32 numbers for each value of Philox's counter
+_NUMBERS_PER_COUNT: Final = 8  # float32 numbers for each value of Philox's counter
 
 
 def check_rate(value: Any) -> float:
@@ -68,7 +68,7 @@ def dropout_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> 
     """A draw and several passes for each element; for a part of a whole, each row may need a whole block of draws."""
     shape, whole = tensor_meta(metas[:1]).shape, attributes["whole"]
     rows = 0 if whole is None else prod(shape[: row_axis(shape, whole)])
-    return 2 * slow_work(metas, outputs, attributes) + rows * _BLOCK
+    return 2 * slow_work(metas, outputs, attributes) + rows * _BLOCK_NUMBERS
 
 
 def dropout_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
@@ -91,7 +91,7 @@ def drawn(seed: int, shape: Shape, whole: Shape | None, begin: Shape | None) -> 
     found, within, at = np.empty((len(starts), run), np.float32), np.arange(run), 0
     while at < len(starts):
         first = int(starts[at])
-        end = at + int(np.searchsorted(starts[at:], first + _BLOCK))
+        end = at + int(np.searchsorted(starts[at:], first + _BLOCK_NUMBERS))
         between = numbers(key, first, int(starts[end - 1]) - first + run)
         found[at:end] = between[(starts[at:end, None] - first) + within]
         at = end
@@ -116,7 +116,7 @@ def rows_of(shape: Shape, whole: Shape, begin: Shape) -> tuple[Any, int]:
 
 def numbers(key: Any, first: int, count: int) -> Host:
     """`count` numbers of the stream `key`, from number `first` on."""
-    counter, skipped = divmod(first, _OF_PHILOX)
+    counter, skipped = divmod(first, _NUMBERS_PER_COUNT)
     source = np.random.Generator(np.random.Philox(key=key, counter=counter))
     return source.random(skipped + count, dtype=np.float32)[skipped:]
 
@@ -125,7 +125,7 @@ def dropout_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) 
     """The numbers, the mask and the product; for a part also the positions of its rows, and the numbers between
     them."""
     of_share = 0 if attributes["whole"] is None else 24
-    blocks = 20 * _BLOCK if of_share else 0
+    blocks = 20 * _BLOCK_NUMBERS if of_share else 0
     return scratch(operands=2, elements=5 + of_share)(metas, outputs, attributes) + blocks
 
 

@@ -17,7 +17,7 @@ from ..rules.networks import embedding_gradient_rule, embedding_rule
 from .blocks import block_bytes, parts
 
 # Nanoseconds to add one element at its position, and the bytes of a position.
-_SCATTER, _POSITION_BYTES = 8, 8
+_SCATTER_COST, _POSITION_BYTES = 8, 8
 
 
 def _check_rows(indices: Meta, rows: int) -> None:
@@ -52,7 +52,7 @@ def embedding_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
 
 def embedding_grad_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Zeros, then one addition for each element of dy."""
-    return _SCATTER * max(m.size for m in (*metas, *outputs) if isinstance(m, Meta))
+    return _SCATTER_COST * max(m.size for m in (*metas, *outputs) if isinstance(m, Meta))
 
 
 def grad_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:

@@ -9,7 +9,7 @@ import math
 
 from ...schema.opdef import Array, ArrayModule, Arrays, Attributes
 from ...schema.promotion import working_dtype
-from ..special.normal_cdf import FAR, distribution_and_density
+from ..special.normal_cdf import TAIL_LIMIT, distribution_and_density
 
 # tanh form of gelu: Phi(x) is about (1 + tanh(C * (x + CUBIC * x**3))) / 2.
 C = math.sqrt(2 / math.pi)
@@ -109,7 +109,7 @@ def gelu_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attribute
     x is clipped where the slope is 0 or 1 to the last digit, so that no power of x overflows.
     """
     dy, x = inputs
-    x = xp.clip(x.astype(working_dtype(x.dtype), copy=False), -FAR, FAR)
+    x = xp.clip(x.astype(working_dtype(x.dtype), copy=False), -TAIL_LIMIT, TAIL_LIMIT)
     if attributes["approximate"] == "none":
         slope, density = distribution_and_density(xp, x)
         slope += x * density

@@ -7,7 +7,7 @@ from ...schema.opdef import ArrayModule, Arrays, Attribute, Attributes, OutputMe
 from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.meta import Meta, Metas, tensor_meta, tensor_metas
-from ..elementwise import SLOW, slow_work
+from ..elementwise import TRANSCENDENTAL_COST, slow_work
 from ..rules.networks import cross_entropy_gradient_rule, cross_entropy_rule, one_hot_rule
 from .compose import compose_cross_entropy
 from .cross_entropy import (
@@ -45,7 +45,7 @@ def infer_cross_entropy(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 def cross_entropy_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """The work of exp for every logit, although the result is small."""
-    return SLOW * max((m.size for m in metas if isinstance(m, Meta)), default=0)
+    return TRANSCENDENTAL_COST * max((m.size for m in metas if isinstance(m, Meta)), default=0)
 
 
 # --- the kernel of one-hot labels
@@ -60,7 +60,7 @@ def one_hot_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes:
 # --- the table
 
 _LOGITS_AND_LABELS = (kinds.REAL_FLOATING, kinds.INTEGER)
-_COUNT = Attribute("count", optional(check_count), None)
+_COUNT_ATTRIBUTE = Attribute("count", optional(check_count), None)
 
 define(
     name="one_hot",
@@ -81,7 +81,7 @@ define(
     summary="Mean loss of logits [..., c] against integer labels [...].",
     operands=("logits", "labels"),
     dtypes=_LOGITS_AND_LABELS,
-    attributes=(_COUNT,),
+    attributes=(_COUNT_ATTRIBUTE,),
     kernel=cross_entropy_kernel,
     scratch=scratch(operands=1),
     work=cross_entropy_work,
@@ -96,7 +96,7 @@ define(
     summary="Gradient of cross_entropy by the logits, times `scale`: (logits, labels).",
     operands=("logits", "labels"),
     dtypes=_LOGITS_AND_LABELS,
-    attributes=(Attribute("scale", check_float, 1.0), _COUNT),
+    attributes=(Attribute("scale", check_float, 1.0), _COUNT_ATTRIBUTE),
     kernel=cross_entropy_grad_kernel,
     elementwise=True,
     work=slow_work,

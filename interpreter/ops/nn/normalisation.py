@@ -26,7 +26,7 @@ from ..rules.networks import normalisation_gradient_rule, normalisation_rule
 from .operands import one_dtype
 
 # The operands of a gradient; the first two are required.
-GRADIENT = ("dy", "x", "weight")
+GRADIENT_OPERANDS = ("dy", "x", "weight")
 # Passes over the elements.
 _PASSES, _GRADIENT_PASSES = 6, 12
 
@@ -138,10 +138,10 @@ def _define_norm(name: str, operands: tuple[str, ...], summary: str, *, centre: 
         return (x,)
 
     def infer_gradient(metas: Metas, attributes: Attributes) -> OutputMetas:
-        dy, x, *weight = one_dtype(metas, GRADIENT)
+        dy, x, *weight = one_dtype(metas, GRADIENT_OPERANDS)
         if dy is not x:
             raise ValueError(f"dy and x differ: {dy} and {x}")
-        parameter = Meta.of(_normalised(x, weight, GRADIENT[2:], attributes), x.dtype)
+        parameter = Meta.of(_normalised(x, weight, GRADIENT_OPERANDS[2:], attributes), x.dtype)
         return (x, *(parameter for _ in operands[1:]))
 
     def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
@@ -167,7 +167,7 @@ def _define_norm(name: str, operands: tuple[str, ...], summary: str, *, centre: 
         least=2,
         infer=infer_gradient,
         summary=f"Gradients of {name} by {', '.join(operands[:-1])} and {operands[-1]}: (dy, x[, weight]).",
-        operands=GRADIENT,
+        operands=GRADIENT_OPERANDS,
         outputs=len(operands),
         kernel=gradient,
         scratch=scratch(working=4),

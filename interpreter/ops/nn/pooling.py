@@ -19,7 +19,7 @@ from .operands import check_pair, check_positive_pair, one_dtype
 from .windows import WindowAxis, lines
 
 # The passes of a gradient for each pass of the op.
-_GRADIENT = 6
+_GRADIENT_PASSES = 6
 
 
 def _lines(attributes: Attributes, shape: Sequence[int]) -> tuple[WindowAxis, WindowAxis]:
@@ -54,7 +54,7 @@ def pool2d_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> 
     x = tensor_meta(metas[-1:])
     down, across = _lines(attributes, x.shape)
     passes = down.length * min(across.size, across.length) + down.number * min(down.size, down.length)
-    return x.shape[0] * x.shape[1] * across.number * passes * (1 if len(metas) == 1 else _GRADIENT)
+    return x.shape[0] * x.shape[1] * across.number * passes * (1 if len(metas) == 1 else _GRADIENT_PASSES)
 
 
 def pool2d_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
@@ -180,7 +180,7 @@ _ATTRIBUTES = (
     Attribute("stride", optional(check_positive_pair), None),
     Attribute("padding", check_pair, (0, 0)),
 )
-_COUNT = Attribute("count_include_pad", check_bool, default=True)
+_COUNT_INCLUDE_PAD = Attribute("count_include_pad", check_bool, default=True)
 
 
 def _define_pooling(name: str, kernel: Kernel, gradient: Kernel, summary: str, *attributes: Attribute) -> None:
@@ -214,5 +214,5 @@ _define_pooling(
     avg_pool2d_kernel,
     avg_pool2d_grad_kernel,
     "The mean of each window of images [n, c, h, w].",
-    _COUNT,
+    _COUNT_INCLUDE_PAD,
 )

@@ -27,8 +27,8 @@ from . import compose
 from .operands import same_meta
 
 _LAST_AXIS = axis_attribute(-1)
-SHORT = 64  # the most elements of a short row
-MANY = 1024  # the least elements of many rows
+MAX_SHORT_ROW = 64  # the most elements of a short row
+MIN_ELEMENTS = 1024  # the least elements of many rows
 
 # --- infer
 
@@ -71,7 +71,7 @@ def in_columns(length: int, size: int, nbytes: int) -> bool:
 
     For the maximum of each row NumPy needs some 100 ns, but for an element of a column almost nothing.
     """
-    return length <= SHORT and size >= MANY and nbytes <= UNCOUNTED_BYTES
+    return length <= MAX_SHORT_ROW and size >= MIN_ELEMENTS and nbytes <= UNCOUNTED_BYTES
 
 
 def total(xp: ArrayModule, powers: Array, axis: int) -> Array:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...layouts.layout import Split
-from ...layouts.matching import Exact, Labels, combines, matching
+from ...layouts.matching import Exact, Labels, matching, reduction_is_defined
 from ...layouts.rules import LayoutSignature, Localise, OpCall, Rule
 from ...types.axes import normal_axes, normal_axis
 from ...types.meta import Meta, Shape, tensor_meta
@@ -110,7 +110,7 @@ def result_labels(ndim: int, axes: Collection[int], *, keepdims: bool) -> Labels
 
 def _of(combined: str | None, out: Meta | None) -> str | None:
     """The reduction that combines partial results, or None if their dtype does not have it."""
-    return combined if combined is not None and out is not None and combines(out.dtype, combined) else None
+    return combined if combined is not None and out is not None and reduction_is_defined(out.dtype, combined) else None
 
 
 def reordered(axes_of: Callable[[Shape, Mapping[str, Any]], Sequence[int | None]]) -> Rule:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...layouts.layout import BROADCAST, Partial
-from ...layouts.matching import passing
+from ...layouts.matching import partial_signatures
 from ...layouts.rules import LayoutSignature, OpCall, Rule
 from ...types.meta import Meta
 
@@ -26,36 +26,36 @@ def chained(*rules: Rule) -> Rule:
 
 def linear(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of an op that is linear in all of its tensors together, as `add` is."""
-    return passing(call, "sum")
+    return partial_signatures(call, "sum")
 
 
 def linear_in(*positions: int) -> Rule:
     """The rule of an op that is linear in the operands at these positions together; the other operands are whole on
     each device."""
-    return lambda call, _parts: passing(call, "sum", of=positions)
+    return lambda call, _parts: partial_signatures(call, "sum", of=positions)
 
 
 def linear_in_each(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of an op that is linear in each operand alone, as a product is."""
     for position, meta in enumerate(call.metas):
         if isinstance(meta, Meta):
-            yield from passing(call, "sum", of=[position])
+            yield from partial_signatures(call, "sum", of=[position])
 
 
 def extremes(reduction: str) -> Rule:
     """The rule of `maximum` ("max") or `minimum` ("min")."""
-    return lambda call, _parts: passing(call, reduction)
+    return lambda call, _parts: partial_signatures(call, reduction)
 
 
 def any_parts(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of an op that only moves elements: if the parts of x combine to x, their results combine to the
     result in the same way."""
-    return passing(call, "sum", "max", "min", exact=True)
+    return partial_signatures(call, "sum", "max", "min", exact=True)
 
 
 def any_parts_of(*positions: int) -> Rule:
     """As `any_parts`, for the operands at these positions together."""
-    return lambda call, _parts: passing(call, "sum", "max", "min", of=positions, exact=True)
+    return lambda call, _parts: partial_signatures(call, "sum", "max", "min", of=positions, exact=True)
 
 
 def cast_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:

@@ -14,7 +14,9 @@ from ...types.meta import Meta, tensor_metas
 from .combining import linear_in_each
 
 ROW, COLUMN, INNER = "row", "column", "inner"
-LONG = 1 << 13  # sums of more elements may be computed in parts, whose number depends on the size of the result
+MAX_EXACT_TERMS = (
+    1 << 13
+)  # sums of more elements may be computed in parts, whose number depends on the size of the result
 
 
 def product_signatures(
@@ -42,7 +44,7 @@ def exact_stacks(inner: int) -> Exact:
     is so long that it is computed in parts."""
 
     def exact(label: Hashable) -> bool:
-        return isinstance(label, int) and inner <= LONG
+        return isinstance(label, int) and inner <= MAX_EXACT_TERMS
 
     return exact
 

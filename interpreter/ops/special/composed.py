@@ -13,10 +13,10 @@ from ...schema.opdef import Array, ArrayModule
 
 Library = ArrayModule  # `cupyx.scipy.special`, or a module with its functions
 EULER = 0.5772156649015329
-MANY = 100.0  # degrees of freedom; beyond them, quantiles are expanded around those of the normal distribution
-SMALL = 1e-3  # probabilities below it lose digits when they are subtracted from 1
-LEAST = 1e-300  # the least parameter of the beta distribution; for smaller ones its quantiles are the same
-FAR = math.log(1e-3)  # the logarithm of x below which the quantile is computed from a series in x
+MANY_DEGREES = 100.0  # degrees of freedom; beyond them, quantiles are expanded around those of the normal distribution
+SMALL_PROBABILITY = 1e-3  # probabilities below it lose digits when they are subtracted from 1
+LEAST_PARAMETER = 1e-300  # the least parameter of the beta distribution; for smaller ones its quantiles are the same
+FAR_LOGARITHM = math.log(1e-3)  # the logarithm of x below which the quantile is computed from a series in x
 
 
 def betaincc(xp: ArrayModule, of: Library, a: Array, b: Array, x: Array) -> Array:
@@ -37,7 +37,7 @@ def stdtr(xp: ArrayModule, of: Library, df: Array, t: Array) -> Array:
 
 def stdtrit(xp: ArrayModule, of: Library, df: Array, p: Array) -> Array:
     """The inverse of `stdtr`; inf for p = 0 and p = 1, as in SciPy."""
-    many = df > MANY
+    many = df > MANY_DEGREES
     few = xp.copysign(_quantile_of_few(xp, of, xp.where(many, 1, df), p), p - 0.5)
     found = xp.where(many, _quantile_of_many(of.ndtri(p), df), few)
     found = xp.where((p == 0) | (p == 1), math.inf, found)
@@ -54,7 +54,7 @@ def _quantile_of_few(xp: ArrayModule, of: Library, df: Array, p: Array) -> Array
     y = betaincinv(xp, of, half, a, xp.where(middle, upper, 0.5))
     near = xp.where(middle, xp.sqrt(y / (1 - y)), xp.sqrt((1 - x) / x))
     scale = (xp.log(lower) + 2 * _gammaln_of_next(of, a) - _gammaln_of_next(of, df)) / a + math.log(4)
-    return xp.sqrt(df) * xp.where(scale < FAR, _far(xp, a, xp.minimum(scale, FAR)), near)
+    return xp.sqrt(df) * xp.where(scale < FAR_LOGARITHM, _far(xp, a, xp.minimum(scale, FAR_LOGARITHM)), near)
 
 
 def _gammaln_of_next(of: Library, x: Array) -> Array:
@@ -114,7 +114,7 @@ def yn(xp: ArrayModule, of: Library, n: Array, x: Array) -> Array:
 
 
 def betaincinv(xp: ArrayModule, of: Library, a: Array, b: Array, p: Array) -> Array:
-    """betaincinv, with a and b limited to at least `LEAST`.
+    """betaincinv, with a and b limited to at least `LEAST_PARAMETER`.
 
     CuPy's bisection never ends if a and b are so small that 1 / a is infinite.
     """
@@ -122,7 +122,7 @@ def betaincinv(xp: ArrayModule, of: Library, a: Array, b: Array, p: Array) -> Ar
 
 
 def _not_tiny(xp: ArrayModule, x: Array) -> Array:
-    return xp.where((x > 0) & (x < LEAST), LEAST, x)
+    return xp.where((x > 0) & (x < LEAST_PARAMETER), LEAST_PARAMETER, x)
 
 
 def fdtri(xp: ArrayModule, of: Library, dfn: Array, dfd: Array, p: Array) -> Array:
@@ -133,7 +133,7 @@ def fdtri(xp: ArrayModule, of: Library, dfn: Array, dfd: Array, p: Array) -> Arr
     sound = (dfn > 0) & (dfd > 0) & xp.isfinite(dfn) & xp.isfinite(dfd)
     inside = sound & (p > 0) & (p < 1)
     a, b, given = (xp.where(inside, x, 0.5) for x in (dfn / 2, dfd / 2, p))
-    direct = (given < SMALL) | (given <= of.betainc(a, b, xp.full_like(given, 0.5)))
+    direct = (given < SMALL_PROBABILITY) | (given <= of.betainc(a, b, xp.full_like(given, 0.5)))
     w = betaincinv(xp, of, xp.where(direct, a, b), xp.where(direct, b, a), xp.where(direct, given, 1 - given))
     found = b / a * xp.where(direct, w / (1 - w), (1 - w) / w)
     found = xp.where(inside, found, xp.where(p == 0, xp.abs(p), math.inf))

@@ -12,7 +12,7 @@ from ...schema.promotion import accepts_any, broadcast, check_mixing
 from ...schema.scratch import scratch
 from ...types.kinds import REAL
 from ...types.meta import Meta, Metas
-from ..elementwise import SLOW
+from ..elementwise import TRANSCENDENTAL_COST
 from ..rules.stacks import pointwise
 from .composed import COMPOSED
 from .kernels import LIBRARY, compute
@@ -131,9 +131,11 @@ COSTS = {
     **dict.fromkeys(("betaincinv", "chdtri", "fdtri", "gammainccinv", "gammaincinv", "pdtri", "stdtrit"), 256),
     **dict.fromkeys(("hurwitz_zeta", "hyp1f1", "lpmv", "polygamma", "yn"), 512),
 }
-LONG = 256  # from this cost on, the time depends on the values of the operands, so a worker thread computes the op
+UNBOUNDED_COST = (
+    256  # from this cost on, the time depends on the values of the operands, so a worker thread computes the op
+)
 # Bytes per element besides the operands in float64: the result and masked operands; the same for a composed function.
-TEMPORARIES, OF_COMPOSED = 32, 96
+TEMPORARY_BYTES, COMPOSED_TEMPORARY_BYTES = 32, 96
 
 
 def infer_special(metas: Metas, _attributes: Attributes) -> OutputMetas:
@@ -146,7 +148,7 @@ def infer_special(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 def special_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The work of an error function: some exponentials for each element."""
-    return 8 * SLOW * sum(m.size for m in outputs if m is not None) if metas else 0
+    return 8 * TRANSCENDENTAL_COST * sum(m.size for m in outputs if m is not None) if metas else 0
 
 
 def define_special(name: str, summary: str, inputs: int = 1, *, cost: int = 1, bounded: bool = True) -> None:
@@ -167,7 +169,7 @@ def define_special(name: str, summary: str, inputs: int = 1, *, cost: int = 1, b
         kernel=kernel,
         elementwise=True,
         pointwise=True,
-        scratch=scratch(elements=8 * inputs + (OF_COMPOSED if name in COMPOSED else TEMPORARIES)),
+        scratch=scratch(elements=8 * inputs + (COMPOSED_TEMPORARY_BYTES if name in COMPOSED else TEMPORARY_BYTES)),
         bounded=bounded,
         work=work,
         scalars=accepts_any,
@@ -178,4 +180,4 @@ def define_special(name: str, summary: str, inputs: int = 1, *, cost: int = 1, b
 
 for _name, _inputs, _summary in FUNCTIONS:
     _cost = COSTS.get(_name, 1)
-    define_special(_name, _summary, _inputs, cost=_cost, bounded=_cost < LONG)
+    define_special(_name, _summary, _inputs, cost=_cost, bounded=_cost < UNBOUNDED_COST)

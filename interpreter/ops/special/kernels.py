@@ -24,23 +24,23 @@ LIBRARY = Library(
     composed=COMPOSED,
     unfit=("lpmv",),  # CuPy 14.2 returns some wrong values for orders from 2 on and degrees that are not whole
 )
-INT = 2**31 - 1
-MOST = 20_000  # the largest order or degree: functions take a step for each, and larger ones would take seconds
+MAX_INT32 = 2**31 - 1
+MAX_ORDER = 20_000  # the largest order or degree: functions take a step for each, and larger ones would take seconds
 # Op -> the operands that are truncated to whole numbers, and the largest allowed magnitude.
-WHOLE = {
-    **dict.fromkeys(("bdtr", "bdtrc", "bdtri"), ((1,), INT)),
-    **dict.fromkeys(("nbdtr", "nbdtrc", "nbdtri"), ((0, 1), INT)),
-    **dict.fromkeys(("expn", "pdtri"), ((0,), INT)),
-    "yn": ((0,), MOST),
+WHOLE_OPERANDS = {
+    **dict.fromkeys(("bdtr", "bdtrc", "bdtri"), ((1,), MAX_INT32)),
+    **dict.fromkeys(("nbdtr", "nbdtrc", "nbdtri"), ((0, 1), MAX_INT32)),
+    **dict.fromkeys(("expn", "pdtri"), ((0,), MAX_INT32)),
+    "yn": ((0,), MAX_ORDER),
 }
 # Op -> the least and the largest value of each operand. Beyond them, SciPy takes seconds for an element, or never ends.
-NEAR, ANY = (-MOST, MOST), (-math.inf, math.inf)
-NOT_FAR_BELOW = (-MOST, math.inf)
+ORDER_LIMITS, NO_LIMITS = (-MAX_ORDER, MAX_ORDER), (-math.inf, math.inf)
+NOT_FAR_BELOW = (-MAX_ORDER, math.inf)
 LIMITS = {
-    "hurwitz_zeta": (ANY, NOT_FAR_BELOW),
-    "hyp1f1": (NEAR, NEAR, (-1e6, 1e6)),
-    "lpmv": (NEAR, NEAR, ANY),
-    "polygamma": (ANY, NOT_FAR_BELOW),
+    "hurwitz_zeta": (NO_LIMITS, NOT_FAR_BELOW),
+    "hyp1f1": (ORDER_LIMITS, ORDER_LIMITS, (-1e6, 1e6)),
+    "lpmv": (ORDER_LIMITS, ORDER_LIMITS, NO_LIMITS),
+    "polygamma": (NO_LIMITS, NOT_FAR_BELOW),
 }
 
 
@@ -57,8 +57,8 @@ def function_of(xp: ArrayModule, name: str) -> Callable[..., Array]:
 def compute(xp: ArrayModule, name: str, operands: Arrays) -> Array:
     """The function's values, in float64."""
     function = function_of(xp, name)
-    if name in WHOLE:
-        return call_with_whole(xp, function, operands, *WHOLE[name])
+    if name in WHOLE_OPERANDS:
+        return call_with_whole(xp, function, operands, *WHOLE_OPERANDS[name])
     if name in LIMITS:
         operands = [within(xp, x, limits) for x, limits in zip(operands, LIMITS[name], strict=True)]
     return function(*operands)

@@ -48,12 +48,12 @@ CHEBYSHEV = (
 # As powers of t, the highest first; float32 leaves out the terms below its precision.
 _POWERS = {"float32": cheb2poly(CHEBYSHEV[:13])[::-1].tolist(), "float64": cheb2poly(CHEBYSHEV)[::-1].tolist()}
 # Beyond this, the tail is 0 in float64, and the square of a float32 might overflow.
-FAR = 40.0
+TAIL_LIMIT = 40.0
 
 
 def distribution_and_density(xp: ArrayModule, x: Array) -> tuple[Array, Array]:
     """Phi(x) and its derivative; x is float32 or float64. NaN stays NaN."""
-    y = xp.minimum(xp.abs(x), FAR)
+    y = xp.minimum(xp.abs(x), TAIL_LIMIT)
     bell = _bell(xp, y)
     tail = scaled_tail(xp, y) * bell
     return xp.where(x < 0, tail, 1 - tail), bell * (1 / math.sqrt(2 * math.pi))

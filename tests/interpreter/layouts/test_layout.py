@@ -7,7 +7,7 @@ import pytest
 
 import tensord as td
 from tensord.interpreter.errors import MetadataError, MetadataIndexError, MetadataTypeError
-from tensord.interpreter.layouts.layout import BROADCAST, Partial, Split, layout_of, spelt
+from tensord.interpreter.layouts.layout import BROADCAST, Partial, Split, layout_of, user_notation
 from tensord.interpreter.types.meta import Meta
 
 from ...each_case import each_case
@@ -35,7 +35,7 @@ def test_a_negative_axis_counts_from_the_back():
     ],
 )
 def test_a_layout_is_spelt_as_it_is_written(layout, text):
-    assert spelt(layout) == text
+    assert user_notation(layout) == text
 
 
 @each_case(

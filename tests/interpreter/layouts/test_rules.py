@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tensord.interpreter.layouts.layout import BROADCAST, Partial, Split
-from tensord.interpreter.layouts.matching import matching, passing
+from tensord.interpreter.layouts.matching import matching, partial_signatures
 from tensord.interpreter.layouts.rules import LayoutSignature, OpCall, Rule, divided, signatures, whole
 from tensord.interpreter.types.meta import Meta
 
@@ -130,15 +130,19 @@ def test_an_axis_that_an_operand_has_twice_or_without_a_label_is_not_split():
 
 def test_partial_operands_pass_through_what_keeps_their_dtype():
     given = call((4,), (4,), out=(4,))
-    both, first = next(passing(given, "sum")), next(passing(given, "sum", of=[0]))
+    both, first = next(partial_signatures(given, "sum")), next(partial_signatures(given, "sum", of=[0]))
     assert (both.inputs, both.outputs) == ((Partial("sum"),) * 2, (Partial("sum"),))
     assert first.inputs == (Partial("sum"), BROADCAST)
     cast = given._replace(outputs=(Meta.of((4,), "float32"),))
-    assert list(passing(cast, "sum")) == []
-    assert [one.exact for one in passing(given, "sum", "max")] == [False, False]
+    assert list(partial_signatures(cast, "sum")) == []
+    assert [one.exact for one in partial_signatures(given, "sum", "max")] == [False, False]
 
 
 def test_bools_pass_no_sum_and_complex_numbers_no_maximum():
     bools, numbers = Meta.of((4,), "bool"), Meta.of((4,), "complex64")
-    assert [one.outputs for one in passing(OpCall((bools,), {}, (bools,)), "sum", "max")] == [(Partial("max"),)]
-    assert [one.outputs for one in passing(OpCall((numbers,), {}, (numbers,)), "sum", "max")] == [(Partial("sum"),)]
+    assert [one.outputs for one in partial_signatures(OpCall((bools,), {}, (bools,)), "sum", "max")] == [
+        (Partial("max"),)
+    ]
+    assert [one.outputs for one in partial_signatures(OpCall((numbers,), {}, (numbers,)), "sum", "max")] == [
+        (Partial("sum"),)
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.interpreter.ops.linalg import _LOCKED, _PART
+from tensord.interpreter.ops.linalg import _LOCKED, _PART_MULTIPLICATIONS
 from tensord.interpreter.schema.infer import InferCache
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
@@ -83,7 +83,7 @@ def test_it_gives_what_the_kernel_gives(name: str, dtype: str, shapes: Any, attr
 
 
 def test_products_that_are_computed_in_parts_have_none() -> None:
-    long = _PART // _LOCKED + 1
+    long = _PART_MULTIPLICATIONS // _LOCKED + 1
     metas = (Meta.of((_LOCKED, long), "float32"), Meta.of((long,), "float32"))
     op = REGISTRY["matmul"]
     assert op.direct is not None

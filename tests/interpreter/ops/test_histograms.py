@@ -97,7 +97,7 @@ def test_one_edge_makes_no_bin_elsewhere(x):
 
 
 def test_more_edges_than_a_device_can_count_are_refused_there(monkeypatch):
-    monkeypatch.setattr(histograms, "MOST_EDGES", 4)
+    monkeypatch.setattr(histograms, "MAX_EDGES", 4)
     x = np.arange(5.0)
     assert evaluate_elsewhere("histogram", x, bins=3).sum() == 5
     with pytest.raises(ValueError, match="4 bins are too many for a GPU"):

@@ -265,7 +265,7 @@ def test_work_counts_multiplications_which_are_faster_with_a_blas(name, shapes, 
     "shapes", [((9,), (9,)), ((3, 9), (9,)), ((9,), (9, 2)), ((3, 9), (9, 2)), ((2, 3, 9), (2, 9, 2))]
 )
 def test_sums_that_a_library_cannot_count_are_taken_in_parts_elsewhere(monkeypatch, shapes):
-    monkeypatch.setattr(linalg, "SIGNED", 8)
+    monkeypatch.setattr(linalg, "SIGNED_LIMIT", 8)
     left, right = (np.arange(float(np.prod(shape))).reshape(shape) for shape in shapes)
     np.testing.assert_array_equal(evaluate_elsewhere("matmul", left, right), left @ right)
 
@@ -274,6 +274,6 @@ def test_sums_that_a_library_cannot_count_are_taken_in_parts_elsewhere(monkeypat
 def test_more_rows_or_columns_than_a_library_can_count_are_refused_elsewhere(monkeypatch, shapes, evaluate):
     left, right = map(np.ones, shapes)
     assert evaluate("matmul", left, right).size == 18
-    monkeypatch.setattr(linalg, "SIGNED", 9)
+    monkeypatch.setattr(linalg, "SIGNED_LIMIT", 9)
     with pytest.raises(ValueError, match="too large for a product on a GPU"):
         evaluate_elsewhere("matmul", left, right)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError, MetadataOverflowError, MetadataTypeError
-from tensord.interpreter.ops.random import END
+from tensord.interpreter.ops.random import END_BOUND
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.schema.promotion import check_scalar
@@ -160,7 +160,7 @@ def test_integers_are_each_as_likely(evaluate):
 
 def test_the_bound_past_all_integers_travels_as_a_string():
     frozen = dict(find("integers").freeze({"low": np.int8(-1), "high": 2**64, "shape": 1, "dtype": "uint64"}))
-    assert (frozen["low"], frozen["high"]) == (-1, END)
+    assert (frozen["low"], frozen["high"]) == (-1, END_BOUND)
     assert dict(find("integers").freeze(frozen)) == frozen
 
 

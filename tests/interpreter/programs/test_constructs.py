@@ -221,7 +221,7 @@ def test_a_program_counts_what_is_in_its_blocks():
     program = parse(LOOP)
     assert str(program) == LOOP
     assert (program.effects, program.chains, program.callbacks, program.devices) == ((0, 2, 3), 3, 4, 2)
-    assert (program.depth, program.weight, program.asks) == (2, 8, True)
+    assert (program.depth, program.weight, program.is_data_dependent) == (2, 8, True)
 
 
 @each_case(

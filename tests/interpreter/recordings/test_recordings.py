@@ -26,7 +26,7 @@ from tensord.interpreter.recordings.entries import (
     decode_entry,
 )
 from tensord.interpreter.recordings.reader import RecordingReader
-from tensord.interpreter.recordings.writer import Writer
+from tensord.interpreter.recordings.writer import RecordingWriter
 from tensord.interpreter.wire.codec import Encoder
 
 from ...full_disk import longest_file
@@ -45,7 +45,7 @@ ENTRIES = [
 
 
 def written(path, entries=ENTRIES, head=HEAD, *, finish=True):
-    with Writer(path, head) as writer:
+    with RecordingWriter(path, head) as writer:
         for entry in entries:
             writer.put(*entry)
         if finish:
@@ -78,7 +78,7 @@ def test_only_its_owner_may_read_it(tmp_path):
 
 
 def test_a_value_that_is_taken_out_again_leaves_no_byte(tmp_path):
-    with Writer(tmp_path / "x.rec", HEAD) as writer:
+    with RecordingWriter(tmp_path / "x.rec", HEAD) as writer:
         writer.put(VALUE, 1, "float32", (2, 3), X.nbytes)
         offset = writer.add(Encoder().encode((PIECE, 1, X.tobytes())))
         writer.put(NOTE, "behind it")
@@ -92,7 +92,7 @@ def test_a_value_that_is_taken_out_again_leaves_no_byte(tmp_path):
 def test_the_trace_is_read_from_its_pieces(tmp_path):
     text = b"line\n" * 200_000
     path = written(tmp_path / "x.rec", finish=False)
-    with (tmp_path / "trace").open("wb+") as trace, Writer(path, HEAD) as writer:
+    with (tmp_path / "trace").open("wb+") as trace, RecordingWriter(path, HEAD) as writer:
         trace.write(text)
         trace.seek(0)
         writer.add_trace(trace)
@@ -103,7 +103,7 @@ def test_the_trace_is_read_from_its_pieces(tmp_path):
 
 
 def fill(path):
-    with Writer(path, HEAD) as writer:
+    with RecordingWriter(path, HEAD) as writer:
         for _ in range(100):
             writer.put(NOTE, "text" * 10)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.interpreter.ops.nn.attention import Rows
+from tensord.interpreter.ops.nn.attention import ScoreRows
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
@@ -47,7 +47,7 @@ def drawn(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
 def expected(scores: Any, mask: Any, start: int | None) -> Any:
     given = mask if mask is None or mask.dtype.kind == "b" else np.asarray(mask, "float64")
     with np.errstate(all="ignore"):
-        return Rows(np).weights(np.array(scores, "float64"), given, start)
+        return ScoreRows(np).weights(np.array(scores, "float64"), given, start)
 
 
 MASKS: dict[str, Any] = {
@@ -88,7 +88,7 @@ def test_the_gradient_is_numpys_in_the_memory_of_its_operand(host: Host, rows: A
     weights = expected(drawn((2, 3, 40), dtype), None, 1).astype(dtype).view(HostArray)
     dweights, wanted = drawn((2, 3, 40), dtype, 2), drawn((2, 3, 40), dtype, 2).astype("float64")
     host.cupy.launched.clear()
-    Rows(np).gradient(wanted, weights.astype("float64"))
+    ScoreRows(np).gradient(wanted, weights.astype("float64"))
     rows.gradient(dweights, weights)
     assert np.abs(dweights - wanted).max() <= 64 * np.finfo(dtype).eps * np.abs(wanted).max()
     assert host.cupy.launched == ["rows"]

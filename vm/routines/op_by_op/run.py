@@ -108,8 +108,8 @@ class RunIds:
     """Maps each variable of a program, named by the number of its first value, to its id.
 
     Variables from outside keep their ids. New ones get `newest` + 1, + 2, ...; but if blocks of the program also
-    take ids (`program.asks`), each gets an id when it is first used. `results`: the ids of the run's results, if
-    they are known from the start.
+    take ids (`program.is_data_dependent`), each gets an id when it is first used. `results`: the ids of the run's
+    results, if they are known from the start.
     """
 
     __slots__ = ("_found", "_new", "_ranks", "_results", "newest", "outside")
@@ -126,7 +126,7 @@ class RunIds:
         self.newest = newest  # when the run began
         self._ranks = program.ranks
         self._results = dict(zip(program.returned, results, strict=False))
-        self._new = new if program.asks else None
+        self._new = new if program.is_data_dependent else None
         self._found: dict[int, int] = {}
         if new is not None and self._new is None:
             new.newest += program.inner

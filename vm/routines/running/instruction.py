@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from ....interpreter.errors import TensordError, kernel_error, text_of, without_frames
 from ....interpreter.opcodes import Opcode
-from ....interpreter.ops.positions import LATE
+from ....interpreter.ops.positions import LATE_CHECKS
 from ....interpreter.types.meta import Scalar
 from ....interpreter.wire.fields import is_line
 from ....streams.device import LaunchOrder
@@ -190,7 +190,7 @@ class RunInstruction(Instruction):
             return
         if any(given is None for given in arguments):  # a fusion, of which only poisoned results depend on the operand
             arguments = [self.stand_in(given, source) for given, source in zip(arguments, call.arguments, strict=True)]
-        checks = LATE.checks
+        checks = LATE_CHECKS.checks
         before = 0 if checks is None else len(checks)
         try:
             kernel(*arguments)

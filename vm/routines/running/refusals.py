@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ....interpreter.ops.positions import LATE, Check
+from ....interpreter.ops.positions import LATE_CHECKS, Check
 
 
 class DataRefusal(Exception):  # noqa: N818 - what a call does with its data
@@ -37,5 +37,5 @@ def in_call(call: int, check: Check) -> Check:
 def note_checks(checks: Iterable[tuple[int, Check]]) -> None:
     """Add the checks of calls to those of the launch that this thread is making."""
     for call, check in checks:
-        if LATE.checks is not None:
-            LATE.checks.append(in_call(call, check))
+        if LATE_CHECKS.checks is not None:
+            LATE_CHECKS.checks.append(in_call(call, check))

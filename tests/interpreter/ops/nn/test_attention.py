@@ -57,7 +57,7 @@ def test_it_is_the_softmax_of_the_scores_times_the_values(case, seed, block):
         mask = normal(mask_shape, seed=seed + 7)
         operands.append(np.asarray(mask > 0) if kind == "bool" else np.where(mask > 2, -np.inf, mask))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "HOST", block)
+        patch.setattr(blocks, "HOST_BLOCK_BYTES", block)
         (found,) = evaluate_all(NAME, *operands, **attributes)
     np.testing.assert_allclose(found, reference(*operands, **attributes), atol=1e-12)
 
@@ -87,7 +87,7 @@ CAUSAL = {"is_causal": True, "scale": 0.3}
     ],
 )
 def test_gradients_are_what_differences_say(block, mask, front, attributes, monkeypatch):
-    monkeypatch.setattr(blocks, "HOST", block)
+    monkeypatch.setattr(blocks, "HOST_BLOCK_BYTES", block)
     operands = [normal((*front, *shape), seed=i) / 3 for i, shape in enumerate([(3, 2), (4, 2), (4, 3)])]
     operands += [given for given in [MASKS[mask]] if given is not None]
     check_gradients(NAME, operands, varied=3, count=4, **attributes)

@@ -54,7 +54,7 @@ def test_it_is_the_sum_over_all_taps(case, seed, block):
     shape, filters, attributes = case
     x, weight, bias = normal(shape, seed=seed), normal(filters, seed=seed + 1), normal(filters[:1], seed=seed + 2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "HOST", block)
+        patch.setattr(blocks, "HOST_BLOCK_BYTES", block)
         (found,) = evaluate_all("conv2d", x, weight, bias, **attributes)
         (plain,) = evaluate_all("conv2d", x, weight, **attributes)
     np.testing.assert_allclose(found, reference(x, weight, bias, **attributes), atol=1e-12)
@@ -76,7 +76,7 @@ def test_it_is_the_sum_over_all_taps(case, seed, block):
     ],
 )
 def test_gradients_are_what_differences_say(x, weight, attributes, block, monkeypatch):
-    monkeypatch.setattr(blocks, "HOST", block)
+    monkeypatch.setattr(blocks, "HOST_BLOCK_BYTES", block)
     operands = [normal(x), normal(weight, seed=1), normal(weight[:1], seed=2)]
     check_gradients("conv2d", operands, varied=3, count=2, **attributes)
 

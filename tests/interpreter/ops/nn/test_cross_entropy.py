@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensord.interpreter.ops.nn.cross_entropy import FEW
+from tensord.interpreter.ops.nn.cross_entropy import MAX_DIRECT_LABELS
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import BoundKernel, find
 from tensord.interpreter.types.meta import Meta
@@ -163,5 +163,5 @@ def test_there_is_none_for_many_rows_whose_numbers_would_be_kept(name: str) -> N
         assert op.direct is not None
         return op.direct(metas, infer_once(op, metas, frozen), dict(frozen))
 
-    assert direct(FEW) is not None
-    assert direct(FEW + 1) is None
+    assert direct(MAX_DIRECT_LABELS) is not None
+    assert direct(MAX_DIRECT_LABELS + 1) is None

@@ -71,10 +71,10 @@ def test_a_gradient_is_taken_in_parts_that_a_device_can_count(monkeypatch, evalu
     rng = np.random.default_rng(0)
     logits, labels = rng.normal(size=(5, 2, 3)), rng.integers(0, 3, (5, 2))
     for module in (cross_entropy, positions):
-        monkeypatch.setattr(module, "SIGNED", 13)
+        monkeypatch.setattr(module, "SIGNED_LIMIT", 13)
     found = evaluate_elsewhere("cross_entropy_grad", logits, labels)
     np.testing.assert_allclose(found, evaluate("cross_entropy_grad", logits, labels), rtol=1e-12)
-    monkeypatch.setattr(positions, "SIGNED", 6)
+    monkeypatch.setattr(positions, "SIGNED_LIMIT", 6)
     with pytest.raises(ValueError, match="too many to be written on a GPU"):
         evaluate_elsewhere("cross_entropy_grad", logits, labels)
 

@@ -12,7 +12,7 @@ import pytest
 
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.ops.special import composed
-from tensord.interpreter.ops.special.kernels import LIBRARY, LIMITS, MOST, WHOLE
+from tensord.interpreter.ops.special.kernels import LIBRARY, LIMITS, MAX_ORDER, WHOLE_OPERANDS
 from tensord.interpreter.schema.opdef import find, ops_of
 from tensord.interpreter.types.meta import Meta
 
@@ -28,7 +28,7 @@ LARGE = np.array([1e10, -1e10, 1e300])
 def operands(name: str) -> list[np.ndarray]:
     """Each value with each, for every operand; whole numbers where SciPy takes no others without a warning."""
     count = find(name).inputs
-    positions, _ = WHOLE.get(name, ((), 0))
+    positions, _ = WHOLE_OPERANDS.get(name, ((), 0))
     values = np.append(VALUES[:: 2 if count == 3 else 1], ENDS)
     pools = [np.arange(-2.0, 13.0) if n in positions else values for n in range(count)]
     if name in LIMITS:
@@ -39,7 +39,7 @@ def operands(name: str) -> list[np.ndarray]:
 
 
 def by_scipy(name: str, given: list[np.ndarray]) -> Any:
-    positions, _ = WHOLE.get(name, ((), 0))
+    positions, _ = WHOLE_OPERANDS.get(name, ((), 0))
     given = [x.astype(np.int64) if n in positions else x for n, x in enumerate(given)]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -71,7 +71,8 @@ def test_shapes_are_broadcast_and_numbers_taken(evaluate, name):
     found = evaluate(name, *given)
     assert found.shape == np.broadcast_shapes(*shapes)
     np.testing.assert_array_equal(
-        found, by_scipy(name, [np.trunc(x) if n in WHOLE.get(name, ((),))[0] else x for n, x in enumerate(given)])
+        found,
+        by_scipy(name, [np.trunc(x) if n in WHOLE_OPERANDS.get(name, ((),))[0] else x for n, x in enumerate(given)]),
     )
     assert evaluate(name, np.array(1.0), *[2.0] * (len(shapes) - 1)).shape == ()
     assert evaluate(name, *[np.ones((0, 2))] * len(shapes)).shape == (0, 2)
@@ -91,9 +92,9 @@ def test_no_operand_gives_a_warning(evaluate, name):
     evaluate(name, *(np.array(column) for column in zip(*product(*pools), strict=True)))
 
 
-@each_case("name", WHOLE)
+@each_case("name", WHOLE_OPERANDS)
 def test_what_has_to_be_whole_is_cut_off_and_nan_where_it_is_too_large(evaluate, name):
-    positions, most = WHOLE[name]
+    positions, most = WHOLE_OPERANDS[name]
     given = [np.array([0.25, 0.25, 0.25])] * find(name).inputs
     for n in positions:
         given[n] = np.array([3.7, 3.0, most + 1.0])
@@ -103,7 +104,7 @@ def test_what_has_to_be_whole_is_cut_off_and_nan_where_it_is_too_large(evaluate,
 
 
 def test_orders_and_degrees_that_would_take_seconds_are_nan(evaluate):
-    far = np.array([MOST + 1.0])
+    far = np.array([MAX_ORDER + 1.0])
     assert np.isnan(evaluate("lpmv", far, np.array([0.3]), np.array([0.5])))
     assert np.isnan(evaluate("lpmv", np.array([1.0]), far, np.array([0.5])))
     assert np.isnan(evaluate("yn", far, np.array([0.5])))

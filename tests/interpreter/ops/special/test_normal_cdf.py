@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tensord.interpreter.ops.special.normal_cdf import CHEBYSHEV, FAR, K, distribution_and_density
+from tensord.interpreter.ops.special.normal_cdf import CHEBYSHEV, TAIL_LIMIT, K, distribution_and_density
 
 # The tail of float64 ends at about 37.5 standard deviations, that of float32 at 14; before that numbers lose digits.
 ENDS = {"float32": 12.5, "float64": 36.0}
@@ -42,7 +42,7 @@ def test_the_ends_and_nan(dtype):
     peak = np.array(1 / math.sqrt(2 * math.pi), dtype)
     np.testing.assert_array_equal(density[:-1], np.array([0, 0, peak, peak, 0, 0], dtype))
     assert np.isnan(density[-1])
-    assert math.exp(-FAR * FAR / 2) == 0
+    assert math.exp(-TAIL_LIMIT * TAIL_LIMIT / 2) == 0
 
 
 def test_the_coefficients_are_those_of_the_function():
