@@ -1,7 +1,7 @@
 """Atomic blocks of a cluster session: the ops inside are one group, on one node.
 
-The first op decides on the node. The messages of all other nodes then refuse, at the first op that needs them. So an op
-outside of such blocks pays nothing for them.
+The first op decides on the node; an op on another node then raises MetadataError. The check is in the list to which the
+block's messages are appended, so an op outside of such blocks pays nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 
-class First(AtomicGroup):
+class OneNodeGroup(AtomicGroup):
     """The messages of a block on one node: a list that checks that the block belongs to that node."""
 
     def __init__(self, block: ClusterBlock, node: str) -> None:
@@ -71,11 +71,11 @@ class ClusterBlock:
             raise
 
     def join(self, core: Core) -> None:
-        """Open the block on that session, too, in case its ops come first."""
+        """Open the block on that session, too: its node may be that of the first op."""
         self._undo.enter_context(core.outbox.atomic())
         with core.outbox.lock:
             if type(core.outbox.messages) is not Closed:
-                core.outbox.messages = First(self, core.node)
+                core.outbox.messages = OneNodeGroup(self, core.node)
 
     def _leave(self) -> None:
         if self._around is None:

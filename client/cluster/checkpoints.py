@@ -91,7 +91,7 @@ class ClusterCheckpoints(ClusterFacet):
         once.
         """
         wanted = LoadOptions(path, listed(names), device, bool(own), bool(raw), bool(digest))
-        return self._done(loaded(self._cluster, wanted))
+        return self._wait_for(loaded(self._cluster, wanted))
 
     def load_async(
         self,
@@ -105,7 +105,7 @@ class ClusterCheckpoints(ClusterFacet):
     ) -> Awaiting[dict[str, Tensor]]:
         """`tensors = await session.load_async(path)`: see `load`."""
         wanted = LoadOptions(path, listed(names), device, bool(own), bool(raw), bool(digest))
-        return self._promised(loaded(self._cluster, wanted))
+        return self._awaitable(loaded(self._cluster, wanted))
 
     def save(
         self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
@@ -130,7 +130,7 @@ class ClusterCheckpoints(ClusterFacet):
         Each node writes to a subdirectory with its name, on its own host: names of node1 lie below `directory/node1`.
         The values of one node are of one moment; the moments of two nodes differ.
         """
-        return self._done(checkpointing(self._cluster, directory, names, keep))
+        return self._wait_for(checkpointing(self._cluster, directory, names, keep))
 
     def restore(
         self,
@@ -145,7 +145,7 @@ class ClusterCheckpoints(ClusterFacet):
         :returns: The reports, by node, of the nodes that have a part of the checkpoint.
         :raises TensordError: A node refuses or is lost, or no node has a part of the checkpoint.
         """
-        return self._done(restored(self._cluster, directory, names, generation, deep=bool(deep)))
+        return self._wait_for(restored(self._cluster, directory, names, generation, deep=bool(deep)))
 
     def restore_async(
         self,
@@ -156,7 +156,7 @@ class ClusterCheckpoints(ClusterFacet):
         deep: bool = False,
     ) -> Awaiting[dict[str, Any]]:
         """`reports = await session.restore_async(directory)`: see `restore`."""
-        return self._promised(restored(self._cluster, directory, names, generation, deep=bool(deep)))
+        return self._awaitable(restored(self._cluster, directory, names, generation, deep=bool(deep)))
 
 
 def all_brought(cluster: Cluster, tensors: Any) -> Any:
@@ -176,7 +176,7 @@ def named(node: str, error: TensordError) -> TensordError:
 
 @contextmanager
 def naming(node: str) -> Iterator[None]:
-    """A block whose errors get the node's name."""
+    """A block that puts the node's name in front of errors."""
     try:
         yield
     except TensordError as error:

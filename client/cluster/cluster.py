@@ -282,11 +282,11 @@ class Cluster:
 
     def refresh(self) -> None:
         """Ask for the list of members; keep the old list if no node answers."""
-        for rows in self._told():
+        for rows in self._member_lists():
             self.table = table_of(rows)
             return
 
-    def _told(self) -> Iterable[Any]:
+    def _member_lists(self) -> Iterable[Any]:
         """The member lists that the nodes answer, one node after another; the caller takes the first."""
         for core in self.cores():
             if core.outbox.answers() and not core.transport.away:

@@ -1,4 +1,8 @@
-"""Procedures on all nodes: the base of the classes with the methods of a cluster session."""
+"""The base of the classes with the methods of a cluster session.
+
+It runs the steps of a method, for threads and for event loops. The cluster's gate is the lock of these steps, as the
+outbox is in a session on one machine.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,11 @@ class ClusterFacet:
 
     _cluster: Cluster
 
-    def _done(self, steps: Steps[T]) -> T:
+    def _wait_for(self, steps: Steps[T]) -> T:
         gate: Any = self._cluster.gate
         return on_thread(gate, steps)
 
-    def _promised(self, steps: Steps[T]) -> Awaiting[T]:
+    def _awaitable(self, steps: Steps[T]) -> Awaiting[T]:
         gate: Any = self._cluster.gate
         return on_loop(gate, steps)
 
@@ -38,7 +42,7 @@ def on_node(core: Core) -> Session:
     return found
 
 
-def whole(results: Iterable[T | TensordError]) -> list[T]:
+def all_or_raise(results: Iterable[T | TensordError]) -> list[T]:
     """The results; raises the first error among them."""
     found: list[T] = []
     for each in results:

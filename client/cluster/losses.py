@@ -1,4 +1,4 @@
-"""When the session on a node has ended, tells the other nodes that this session sends nothing from there any more.
+"""When the session on a node has ended, withdraws that node's halves of transfers, for which other nodes would wait.
 
 A daemon knows only of transfers whose messages it has received. No daemon knows of messages that a client has not sent
 yet; so the client itself withdraws the other halves of these transfers, on its remaining sessions.
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 def tell_losses(cluster: Cluster, core: Core) -> None:
-    """Make the other nodes be told when that session is lost."""
-    core.outbox.transport.tell_loss_to(partial(lost, ref(cluster), core.node, core.outbox))
+    """Tell the other nodes when that session is lost."""
+    core.outbox.transport.tell_loss_to(partial(report_loss, ref(cluster), core.node, core.outbox))
 
 
-def lost(cluster: ref[Cluster], node: str, outbox: Outbox, error: TensordError) -> None:
+def report_loss(cluster: ref[Cluster], node: str, outbox: Outbox, error: TensordError) -> None:
     """The session on a node has ended. Called inside any lock."""
     outbox.lost(error)
     owner = cluster()

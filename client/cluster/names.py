@@ -15,7 +15,7 @@ from ..session.parts import Parts
 from ..sharing.names import AT_ONCE, PAUSE, listed_names
 from ..waiting.procedures import of, side_by_side
 from ..waiting.steps import Awaiting, Pause, Steps
-from .facet import ClusterFacet, whole
+from .facet import ClusterFacet, all_or_raise
 from .order import is_over_nodes, open_cores
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ class ClusterNames(ClusterFacet):
 
         :raises MetadataError: The tensors of a dict are on several nodes.
         """
-        self._done(publishing(self._cluster, name, value, durable=bool(durable)))
+        self._wait_for(publishing(self._cluster, name, value, durable=bool(durable)))
 
     def publish_async(
         self, name: str | Mapping[str, Any], value: Any = None, *, durable: bool = False
     ) -> Awaiting[None]:
         """`await session.publish_async(name, tensor)`: see `publish`."""
-        return self._promised(publishing(self._cluster, name, value, durable=bool(durable)))
+        return self._awaitable(publishing(self._cluster, name, value, durable=bool(durable)))
 
     def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = AT_ONCE) -> Any:
         """Return the tensor or routine that is published under a name on any node; see `Session.lookup`.
@@ -58,32 +58,32 @@ class ClusterNames(ClusterFacet):
 
         :raises MetadataError: Several nodes have the name; the message lists the full names.
         """
-        return self._done(looking_up(self._cluster, name, snapshot=bool(snapshot), wait=wait))
+        return self._wait_for(looking_up(self._cluster, name, snapshot=bool(snapshot), wait=wait))
 
     def lookup_async(
         self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = AT_ONCE
     ) -> Awaiting[Any]:
         """`tensor = await session.lookup_async(name)`: see `lookup`."""
-        return self._promised(looking_up(self._cluster, name, snapshot=bool(snapshot), wait=wait))
+        return self._awaitable(looking_up(self._cluster, name, snapshot=bool(snapshot), wait=wait))
 
     def unpublish(self, *names: str) -> None:
         """Remove names; handles to their tensors stay. See `Session.unpublish`.
 
         Names on one node are removed together.
         """
-        self._done(unpublishing(self._cluster, names))
+        self._wait_for(unpublishing(self._cluster, names))
 
     def unpublish_async(self, *names: str) -> Awaiting[None]:
         """`await session.unpublish_async(name)`: see `unpublish`."""
-        return self._promised(unpublishing(self._cluster, names))
+        return self._awaitable(unpublishing(self._cluster, names))
 
     def names(self, kind: Literal["", "tensor", "routine"] = "") -> list[str]:
         """Return the names on all nodes that are up, as ``node1/w``, sorted; see `Session.names`."""
-        return self._done(listing(self._cluster, kind))
+        return self._wait_for(listing(self._cluster, kind))
 
     def names_async(self, kind: Literal["", "tensor", "routine"] = "") -> Awaiting[list[str]]:
         """`names = await session.names_async()`: see `names`."""
-        return self._promised(listing(self._cluster, kind))
+        return self._awaitable(listing(self._cluster, kind))
 
 
 # -- the steps ---------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def looking_up(cluster: Cluster, name: str | Sequence[str], *, snapshot: bool, w
     while True:
         try:
             at_nodes = yield from located_on(cluster, names)
-            found = yield from taken(at_nodes, snapshot=snapshot)
+            found = yield from looked_up(at_nodes, snapshot=snapshot)
         except MetadataKeyError:
             if monotonic() >= until:
                 raise
@@ -127,20 +127,22 @@ def looking_up(cluster: Cluster, name: str | Sequence[str], *, snapshot: bool, w
             return found[name] if isinstance(name, str) else found
 
 
-def taken(at_nodes: Mapping[str, NameAtNode], *, snapshot: bool) -> Steps[dict[str, Any]]:
+def looked_up(at_nodes: Mapping[str, NameAtNode], *, snapshot: bool) -> Steps[dict[str, Any]]:
     """Look up these names, with one question to each node."""
     by_core = grouped(at_nodes.values())
     results = yield from side_by_side(
         (core.outbox, of_node.looking_up(core, some, snapshot=snapshot, wait=AT_ONCE)) for core, some in by_core.items()
     )
-    found = dict(zip(by_core, whole(results), strict=True))
+    found = dict(zip(by_core, all_or_raise(results), strict=True))
     return {name: found[one.core][one.name] for name, one in at_nodes.items()}
 
 
 def unpublishing(cluster: Cluster, names: Sequence[str]) -> Steps[None]:
     at_nodes = yield from located_on(cluster, listed_names(names))
     by_core = grouped(at_nodes.values())
-    whole((yield from side_by_side((core.outbox, of_node.unpublishing(core, some)) for core, some in by_core.items())))
+    all_or_raise(
+        (yield from side_by_side((core.outbox, of_node.unpublishing(core, some)) for core, some in by_core.items()))
+    )
 
 
 def listing(cluster: Cluster, kind: str) -> Steps[list[str]]:
@@ -162,7 +164,9 @@ def located_on(cluster: Cluster, names: Iterable[str]) -> Steps[dict[str, NameAt
             cluster.core(node)  # its error says why the node could not be asked
         if not matches:
             where = f"node {node}" if node else f"any node ({', '.join(cluster.nodes())})"
-            raise located(MetadataKeyError(f"nothing is published under {plain!r} on {where}{gone(cluster)}"))
+            raise located(
+                MetadataKeyError(f"nothing is published under {plain!r} on {where}{unreachable_text(cluster)}")
+            )
         if len(matches) > 1:
             raise located(MetadataError(f"several nodes have {plain!r}: name one of {', '.join(map(str, matches))}"))
         found[name] = matches[0]
@@ -174,7 +178,7 @@ def published(cluster: Cluster, kind: str, nodes: Collection[str] | None = None)
     cores = yield from open_cores(cluster, nodes)
     found = yield from side_by_side((core.outbox, of_node.listing(core, kind)) for core in cores)
     if cores and all(isinstance(names, TensordError) for names in found):
-        whole(found)
+        all_or_raise(found)
     return [
         NameAtNode(core, name)
         for core, names in zip(cores, found, strict=True)
@@ -197,8 +201,8 @@ def split(cluster: Cluster, name: str) -> tuple[str, str]:
     return (node, rest) if slash and node in cluster.table else ("", name)
 
 
-def gone(cluster: Cluster) -> str:
-    """The part of an error about nodes that cannot be asked."""
+def unreachable_text(cluster: Cluster) -> str:
+    """The part of an error that names the nodes that cannot be asked."""
     lost = [member.node for member in cluster.table.values() if not member.is_up]
     return f"; not asked: {', '.join(lost)}" if lost else ""
 

@@ -40,7 +40,7 @@ class ClusterNodes(ClusterFacet):
         if node not in self._cluster.table:
             self._cluster.refresh()
         if node not in self._cluster.table:
-            raise located(unknown(self._cluster, node))
+            raise located(unknown_node(self._cluster, node))
         return list(self._cluster.table[node].devices)
 
     def wait_for_nodes(self, nodes: int | Collection[str] | None = None, timeout: float | None = None) -> list[str]:
@@ -53,30 +53,30 @@ class ClusterNodes(ClusterFacet):
         :returns: The names of the nodes that serve.
         :raises TimeoutError: The time is over; the message has the problem of each other node.
         """
-        return self._done(awaiting(self._cluster, nodes, timeout))
+        return self._wait_for(awaiting(self._cluster, nodes, timeout))
 
     def wait_for_nodes_async(
         self, nodes: int | Collection[str] | None = None, timeout: float | None = None
     ) -> Awaiting[list[str]]:
         """`await session.wait_for_nodes_async()`: see `wait_for_nodes`."""
-        return self._promised(awaiting(self._cluster, nodes, timeout))
+        return self._awaitable(awaiting(self._cluster, nodes, timeout))
 
 
 def awaiting(cluster: Cluster, nodes: Any, timeout: float | None) -> Steps[list[str]]:
-    wanted, least = checked(nodes)
+    wanted, least = checked_nodes(nodes)
     limit, began = seconds("wait_for_nodes", timeout), monotonic()
     while True:
         cluster.check_open()
-        serving, missing = yield LongWork(partial(looked_at, cluster, wanted))
+        serving, missing = yield LongWork(partial(serving_and_missing, cluster, wanted))
         if not missing if least is None else len(serving) >= least:
             found: list[str] = serving
             return found
         if limit is not None and monotonic() - began >= limit:
-            raise TimeoutError(too_late(limit, serving, missing))
+            raise TimeoutError(timeout_text(limit, serving, missing))
         yield Pause(PAUSE)
 
 
-def checked(nodes: Any) -> tuple[tuple[str, ...] | None, int | None]:
+def checked_nodes(nodes: Any) -> tuple[tuple[str, ...] | None, int | None]:
     """The names or the number of nodes; neither stands for all nodes."""
     if nodes is None:
         return None, None
@@ -89,7 +89,7 @@ def checked(nodes: Any) -> tuple[tuple[str, ...] | None, int | None]:
     return names, None
 
 
-def looked_at(cluster: Cluster, wanted: Collection[str] | None) -> tuple[list[str], dict[str, str]]:
+def serving_and_missing(cluster: Cluster, wanted: Collection[str] | None) -> tuple[list[str], dict[str, str]]:
     """The nodes with an open session, among these or all that have not left; and why the others have none."""
     cluster.refresh()
     names = wanted or [member.node for member in cluster.table.values() if member.state != "left"]
@@ -107,12 +107,12 @@ def looked_at(cluster: Cluster, wanted: Collection[str] | None) -> tuple[list[st
     return serving, missing
 
 
-def too_late(limit: float, serving: Collection[str], missing: dict[str, str]) -> str:
-    """The text of a TimeoutError."""
+def timeout_text(limit: float, serving: Collection[str], missing: dict[str, str]) -> str:
+    """The message of a TimeoutError: the nodes that serve, and the problem of each other one."""
     there = ", ".join(serving) or "no node"
     return "; ".join((f"after {limit:g} s {there} {'serve' if len(serving) > 1 else 'serves'}", *missing.values()))
 
 
-def unknown(cluster: Cluster, node: Any) -> MetadataError:
+def unknown_node(cluster: Cluster, node: Any) -> MetadataError:
     """The error for the name of a node that does not exist."""
     return MetadataError(f"unknown node {shown(node)}; nodes: {', '.join(sorted(cluster.table))}")

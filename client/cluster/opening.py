@@ -1,4 +1,4 @@
-"""Opening a session on one member of a cluster."""
+"""Opens a session on one member of a cluster."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from ..tensor.tensor import Tensor
 from ..transport.replies import Reply
 from ..waiting.procedures import side_by_side
 from ..waiting.steps import Awaiting, LongWork, Steps, Within
-from .facet import ClusterFacet, whole
+from .facet import ClusterFacet, all_or_raise
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -39,26 +39,26 @@ class ClusterOrder(ClusterFacet):
 
     def flush_async(self) -> Awaiting[None]:
         """`await session.flush_async()`: send all unsent messages, and wait until there is room for more."""
-        return self._promised(making_rooms(self._cluster))
+        return self._awaitable(making_rooms(self._cluster))
 
     def sync(self, timeout: float | None = None, *, durable: bool = False) -> int:
         """Wait until everything issued before has ended, on all nodes; see `Session.sync`.
 
         :raises NodeLost: A node's session has ended since the last `sync`. Raised once, after the wait for the others.
         """
-        return self._done(syncing(self._cluster, timeout, durable=bool(durable)))
+        return self._wait_for(syncing(self._cluster, timeout, durable=bool(durable)))
 
     def sync_async(self, *, durable: bool = False) -> Awaiting[int]:
         """`failed = await session.sync_async()`: see `sync`."""
-        return self._promised(syncing(self._cluster, None, durable=bool(durable)))
+        return self._awaitable(syncing(self._cluster, None, durable=bool(durable)))
 
     def fetch(self, tensors: Iterable[Tensor]) -> list[NDArray[Any]]:
         """Return the values of several tensors as NumPy arrays, from all nodes concurrently; see `Session.fetch`."""
-        return self._done(fetching(self._cluster, listed(tensors)))
+        return self._wait_for(fetching(self._cluster, listed(tensors)))
 
     def fetch_async(self, tensors: Iterable[Tensor]) -> Awaiting[list[NDArray[Any]]]:
         """`arrays = await session.fetch_async(tensors)`: their values as of this call. See `fetch`."""
-        return self._promised(fetching(self._cluster, listed(tensors)))
+        return self._awaitable(fetching(self._cluster, listed(tensors)))
 
     def cancel(self) -> None:
         """Cancel all pending work on all nodes, and all work issued before `restart`; see `Session.cancel`."""
@@ -81,12 +81,14 @@ def syncing(cluster: Cluster, timeout: float | None, *, durable: bool) -> Steps[
     asked = [(core, core.answers.ask_to_sync()) for core in cluster.cores()]
     ended = yield from side_by_side((core.outbox, answered(reply, began, limit)) for core, reply in asked)
     losses = cluster.losses()
-    failed = sum(whole(ended))
+    failed = sum(all_or_raise(ended))
     for loss in losses:
         raise located(loss)
     if durable:
         rest = rest_of(began, limit)
-        whole((yield from side_by_side((core.outbox, keeping_durable(core.outbox, timeout=rest)) for core, _ in asked)))
+        all_or_raise(
+            (yield from side_by_side((core.outbox, keeping_durable(core.outbox, timeout=rest)) for core, _ in asked))
+        )
     return failed
 
 
@@ -107,7 +109,7 @@ def fetching(cluster: Cluster, tensors: Iterable[Tensor]) -> Steps[list[NDArray[
     groups: dict[Any, list[Tensor]] = {}
     for tensor in wanted:
         groups.setdefault(cluster.gate if is_over_nodes(tensor) else tensor._core, []).append(tensor)
-    found = whole((yield from side_by_side(asking(each, some) for each, some in groups.items())))
+    found = all_or_raise((yield from side_by_side(fetch_at(each, some) for each, some in groups.items())))
     values = {each: iter(arrays) for each, arrays in zip(groups, found, strict=True)}
     return [next(values[cluster.gate if is_over_nodes(tensor) else tensor._core]) for tensor in wanted]
 
@@ -117,7 +119,7 @@ def is_over_nodes(tensor: Any) -> bool:
     return type(tensor) is GlobalTensor and tensor.placement.spans
 
 
-def asking(where: Any, tensors: list[Any]) -> tuple[Any, Steps[list[NDArray[Any]]]]:
+def fetch_at(where: Any, tensors: list[Any]) -> tuple[Any, Steps[list[NDArray[Any]]]]:
     """The owner of the lock, and the procedure that fetches tensors of one node's core, or of tensors over several
     nodes."""
     if isinstance(where, Core):
@@ -127,7 +129,7 @@ def asking(where: Any, tensors: list[Any]) -> tuple[Any, Steps[list[NDArray[Any]
 
 def fetching_over_nodes(gate: Any, tensors: list[Any]) -> Steps[list[NDArray[Any]]]:
     """The values of tensors over several nodes, fetched concurrently."""
-    return whole((yield from side_by_side((gate, value(tensor)) for tensor in tensors)))
+    return all_or_raise((yield from side_by_side((gate, value(tensor)) for tensor in tensors)))
 
 
 def own(cluster: Cluster, tensor: Any) -> Tensor:

@@ -25,11 +25,11 @@ class ClusterReports(ClusterFacet):
 
     def stats(self, by: str | None = None) -> dict[str, Any]:
         """Return the counters of each node that can be reached, by node; see `Session.stats`."""
-        return self._done(counted(self._cluster, by))
+        return self._wait_for(counted(self._cluster, by))
 
     def stats_async(self, by: str | None = None) -> Awaiting[dict[str, Any]]:
         """`counters = await session.stats_async()`: see `stats`."""
-        return self._promised(counted(self._cluster, by))
+        return self._awaitable(counted(self._cluster, by))
 
     def record(
         self, path: str | os.PathLike[str], *, limit: int = 0, without: Sequence[str] = ()
@@ -44,11 +44,11 @@ class ClusterReports(ClusterFacet):
         `trace.clocks` has for each node the nanoseconds by which its clock is ahead, and the bound of the error;
         `trace.nodes` has the trace of each node by itself.
         """
-        return self._done(tracing(self._cluster))
+        return self._wait_for(tracing(self._cluster))
 
     def trace_async(self) -> Awaiting[Any]:
         """`trace = await session.trace_async()`: see `trace`."""
-        return self._promised(tracing(self._cluster))
+        return self._awaitable(tracing(self._cluster))
 
 
 def counted(cluster: Cluster, by: str | None) -> Steps[dict[str, Any]]:

@@ -1,4 +1,7 @@
-"""Chooses the node of a call: that of its tensors, else that of its device, else the default one."""
+"""Chooses the node of a call: that of its tensors, else that of its device, else the default one.
+
+If the tensors are on one node and `device` is on another, the call runs where the tensors are, and its result moves.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from ..tensor.tensor import Tensor
 if TYPE_CHECKING:
     from .cluster import Cluster
 
-DEEPEST: Final = 16  # nested containers in which a tensor is looked for
-WHERE: Final[tuple[str, ...]] = (
+MAX_NESTING: Final = 16  # levels of containers in which a tensor is looked for
+DEVICE_PARAMETERS: Final[tuple[str, ...]] = (
     "device",
     "placement",
     "devices",
@@ -37,7 +40,7 @@ class OnNodes(Protocol):
 
 def core_of(cluster: Cluster, values: Any, where: Any = None) -> Core:
     """The core for a call with these values, which may be nested in containers."""
-    tensor = first_tensor(values, DEEPEST)
+    tensor = first_tensor(values, MAX_NESTING)
     if tensor is not None:
         return checked(tensor._core)
     return checked(cluster.default() if where is None else cluster.core(cluster.node_of(first_name(where))))
@@ -85,7 +88,7 @@ def routed(
     If tensors are on one node and `device` on another, the result is made on the first node, and moved.
     """
     names = list(signature(function).parameters)[1:]
-    positions = {name: names.index(name) for name in WHERE if name in names}
+    positions = {name: names.index(name) for name in DEVICE_PARAMETERS if name in names}
 
     @hides
     @wraps(function)

@@ -1,4 +1,7 @@
-"""The trace of all nodes on one clock, that of the first node."""
+"""The trace of all nodes on one clock, that of the first node.
+
+Each node's clock is compared with this process's by asking for its time; the error is half of the fastest round trip.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from .order import open_cores
 if TYPE_CHECKING:
     from .cluster import Cluster
 
-ROUNDS: Final = 8  # questions for a node's clock; the fastest answer counts
-NOTHING: Final = (2**62, False, 2**62)  # a trace without finished instructions, live ones and routines
+CLOCK_READINGS: Final = 8  # questions for a node's clock; the fastest answer counts
+EMPTY_TRACE: Final = (2**62, False, 2**62)  # a trace without finished instructions, live ones and routines
 
 
 class ClockOffset(NamedTuple):
@@ -35,7 +38,7 @@ def tracing(cluster: Cluster) -> Steps[Any]:
     for core in cores:
         reading = yield from of(core.outbox, reading_clock(core))
         clocks.append(reading)
-    answers = yield from side_by_side((core.outbox, told(core)) for core in cores)
+    answers = yield from side_by_side((core.outbox, asking_trace(core)) for core in cores)
     first = clocks[0]
     found = {
         core.node: (entries, clock.ahead - first.ahead, 0 if core is cores[0] else clock.error + first.error)
@@ -45,7 +48,7 @@ def tracing(cluster: Cluster) -> Steps[Any]:
     return (yield LongWork(partial(trace_of_nodes, found), stops=True))
 
 
-def told(core: Parts) -> Steps[Any]:
+def asking_trace(core: Parts) -> Steps[Any]:
     """A node's trace, as its machine answers it."""
     return (yield core.answers.ask("trace"))
 
@@ -53,9 +56,9 @@ def told(core: Parts) -> Steps[Any]:
 def reading_clock(core: Parts) -> Steps[ClockOffset]:
     """Ask for a node's time several times: it was read at some moment between question and answer."""
     readings = []
-    for _ in range(ROUNDS):
+    for _ in range(CLOCK_READINGS):
         began = perf_counter_ns()
-        (head,) = yield core.answers.ask("trace", *NOTHING)
+        (head,) = yield core.answers.ask("trace", *EMPTY_TRACE)
         ended = perf_counter_ns()
         readings.append(ClockOffset(head["taken"] - (began + ended) // 2, (ended - began) // 2 + 1))
     return min(readings, key=lambda reading: reading.error)

@@ -3,7 +3,7 @@
 A session over tcp is resumed if only the connection was broken, and its transport tries that for the whole lease. The
 session cannot be resumed if the daemon has ended. So while the transport tries, a thread asks: a daemon at the node's
 own address for its incarnation, and the other members for their tables of members. If no process has listened at the
-address for `REFUSED` seconds, the daemon has ended, too, since a daemon listens as long as it lives.
+address for `REFUSED_AFTER` seconds, the daemon has ended, too, since a daemon listens as long as it lives.
 
 Rejected: asking through the open sessions of the other nodes. The asking thread would need their locks, which a program
 may hold for as long as an atomic block takes.
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 PAUSE: Final = 0.1  # seconds between two rounds
-ANSWER: Final = 1.0  # seconds for a daemon to answer
-ALIVE: Final = 0.5  # seconds until the next question
-REFUSED: Final = 1.0  # seconds without a listener after which the daemon has ended
+ANSWER_TIMEOUT: Final = 1.0  # seconds for a daemon to answer
+ALIVE_PAUSE: Final = 0.5  # seconds between two questions to a daemon that answers
+REFUSED_AFTER: Final = 1.0  # seconds without a listener after which the daemon has ended
 
 
 def watch(cluster: Cluster, core: Parts) -> None:
@@ -51,26 +51,28 @@ def start(cluster: ref[Cluster], node: str, transport: RemoteTransport) -> None:
     """Begin to ask, on a new thread. Called on the transport's thread, without a lock."""
     watched = cluster()
     if watched is not None:
-        threading.Thread(target=follow, args=(watched, node, transport), name="tensord-cluster", daemon=True).start()
+        threading.Thread(
+            target=ask_until_known, args=(watched, node, transport), name="tensord-cluster", daemon=True
+        ).start()
 
 
-def follow(cluster: Cluster, node: str, transport: RemoteTransport) -> None:
+def ask_until_known(cluster: Cluster, node: str, transport: RemoteTransport) -> None:
     """Ask until the connection is back, or the node is known to be lost."""
     listened = monotonic()
     while transport.away and not transport.lost:
         member = cluster.reached(node)
-        why = fate(cluster, member, transport.incarnation)
+        why = reason_lost(cluster, member, transport.incarnation)
         if why is None or (not why and not is_refused(member.address)):
             listened = monotonic()
-        elif not why and monotonic() - listened > REFUSED:
+        elif not why and monotonic() - listened > REFUSED_AFTER:
             why = f"no daemon listens at {member.address} any more"
         if why:
             transport.give_up(node_lost(node, why))
-        elif cluster.ended.wait(PAUSE if why is not None else ALIVE):
+        elif cluster.ended.wait(PAUSE if why is not None else ALIVE_PAUSE):
             return
 
 
-def fate(cluster: Cluster, member: Member, incarnation: int) -> str | None:
+def reason_lost(cluster: Cluster, member: Member, incarnation: int) -> str | None:
     """The reason why that incarnation of a node is gone, "" if it is unknown; None if the incarnation itself
     answers."""
     asked = (member, *(cluster.reached(node) for node in cluster.nodes() if node != member.node))
@@ -92,7 +94,7 @@ def ask(member: Member, keys: str | os.PathLike[str] | None) -> Any:
         return None
     with suppress(TensordError, OSError):
         options = socket_options(member.address, keys, member.key)
-        with Questions(member.address, options, ANSWER) as questions:
+        with Questions(member.address, options, ANSWER_TIMEOUT) as questions:
             return questions.ask("members")
     return None
 
@@ -103,7 +105,7 @@ def is_refused(address: str) -> bool:
         where = parse(address)
         if where.kind == "ipc":
             return False  # its end is known at once
-        with socket.create_connection((where.host, where.port), ANSWER):
+        with socket.create_connection((where.host, where.port), ANSWER_TIMEOUT):
             return False
     except ConnectionRefusedError:
         return True

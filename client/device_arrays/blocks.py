@@ -32,7 +32,7 @@ class OpenBlocks:
     def __init__(self) -> None:
         self._lock = ProcessLock()
         self._blocks: dict[Key, OpenBlock] = {}
-        FORKS.anew.append(self._blocks.clear)
+        FORKS.child_resets.append(self._blocks.clear)
 
     def open(self, key: Key, handle: bytes, number: int) -> OpenBlock:
         """The block, with one more user. CUDARuntimeError if it cannot be opened."""

@@ -25,7 +25,7 @@ class Returns:
 
     def __init__(self) -> None:
         self._begin()
-        FORKS.anew.append(self._begin)
+        FORKS.child_resets.append(self._begin)
 
     def _begin(self) -> None:
         """Reset in a forked child: borrowed values belong to the parent, and CUDA does not survive a fork."""

@@ -50,7 +50,7 @@ class SharedMachine:
 
 _shared: dict[str, SharedMachine] = {}
 _shared_lock = ProcessLock()
-FORKS.anew.append(_shared.clear)  # a child does not have the threads of its parent's machines
+FORKS.child_resets.append(_shared.clear)  # a child does not have the threads of its parent's machines
 
 
 def connect_local(address: str, asked: MachineRequest, name: str, *, strict: bool) -> Local:
@@ -66,7 +66,7 @@ def connect_local(address: str, asked: MachineRequest, name: str, *, strict: boo
         else:
             check_same(address, found.asked, asked)
         found.sessions += 1
-    transport = transport_to(found.machine, lambda: leave(shared), name, strict=strict)
+    transport = transport_to(found.machine, lambda: leave_shared(shared), name, strict=strict)
     transport.outboxes = found.outboxes
     return transport
 
@@ -116,8 +116,8 @@ def check_same(address: str, found: MachineRequest, asked: MachineRequest) -> No
         raise MetadataError(f"the machine {address!r} exists already, and keeps a trace; leave tracing= out")
 
 
-def leave(name: str) -> None:
-    """Take a session off a shared machine; the machine is closed with its last session.
+def leave_shared(name: str) -> None:
+    """End one session on a shared machine; the machine is closed with its last session.
 
     The thread of a hanging kernel is lost; the virtual machine's log says so.
     """

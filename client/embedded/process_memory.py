@@ -12,7 +12,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.frames import MAPPED_ARRAY
 from ...interpreter.wire.host_memory import HostMemory
 from ...streams.device import Device
-from ..transport.host_readers import HostReaders, lent
+from ..transport.host_readers import HostReaders, array_in_place
 
 PINNED_ARRAY: Final = 1 << 20  # bytes from which the memory of an upload is memory that a device copies from directly
 
@@ -39,7 +39,7 @@ class ProcessMemory:
 
     def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
         """Meta and payload of an upload from a host array of this session."""
-        return lent(values, dtype, self._lender)
+        return array_in_place(values, dtype, self._lender)
 
     def release_exports_with(self, release: Callable[[int], None]) -> None:
         """Do nothing: results are copies."""

@@ -24,7 +24,7 @@ from ..transport.replies import Reply
 PATIENCE: Final = 5.0  # seconds after which the end of a session logs what it waits for
 LOG: Final = logging.getLogger("tensord.client")
 UNFINISHED: Final[dict[object, object]] = {}  # unfinished writes, with their sessions
-FORKS.anew.append(UNFINISHED.clear)  # in a forked child they belong to the parent
+FORKS.child_resets.append(UNFINISHED.clear)  # in a forked child they belong to the parent
 
 
 class FileWriting:
@@ -180,4 +180,4 @@ class Commits:
 
 
 COMMITS = Commits()
-FORKS.anew.append(COMMITS.forked)
+FORKS.child_resets.append(COMMITS.forked)

@@ -1,6 +1,7 @@
 """Host arrays: NumPy arrays in memory that the machine reads directly, and pools of them.
 
-`transport/host_readers` decides when one can be written. Source of the pools: Glow's `TensorPool`.
+While an upload reads a host array, the array is read-only, and its pool does not return it
+(`transport/host_readers`). Source of the pools: Glow's `TensorPool`.
 """
 
 from __future__ import annotations

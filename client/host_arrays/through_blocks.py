@@ -18,13 +18,13 @@ from ..device_arrays.given import complete
 from ..device_arrays.lent import borrowed, over
 from ..tensor.tensor import Tensor
 
-WORTHWHILE: Final = 1 << 20  # bytes from which a block is faster than a copy through the host
+MIN_BLOCK_BYTES: Final = 1 << 20  # bytes from which a block is faster than a copy through the host
 
 
 def through_block(core: Core, array: Any, meta: Meta, home: str) -> Tensor | None:
     """A tensor with a copy of the array; None if there is no block for it, or none worthwhile."""
     outbox = core.outbox
-    if meta.nbytes < WORTHWHILE or outbox.depth:
+    if meta.nbytes < MIN_BLOCK_BYTES or outbox.depth:
         return None
     flat = Meta.of((meta.size,), meta.dtype)
     (empty,) = call(core, "empty", (), {"shape": flat.shape, "dtype": flat.dtype.name}, device=home)

@@ -49,7 +49,7 @@ class Forks:
     def __init__(self) -> None:
         self.mapped: WeakSet[Mapped] = WeakSet()
         self.inherited: WeakSet[Inherited] = WeakSet()
-        self.anew: list[Callable[[], None]] = []  # called in a child, to clear state that it must not inherit
+        self.child_resets: list[Callable[[], None]] = []  # called in a child, to clear state of its parent
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self.before, after_in_child=self.in_child)
 
@@ -62,8 +62,8 @@ class Forks:
             each.inherit()
         self.inherited.clear()
         self.mapped.clear()
-        for begin in self.anew:
-            begin()
+        for reset in self.child_resets:
+            reset()
 
 
 FORKS = Forks()
@@ -74,7 +74,7 @@ class ProcessLock:
 
     def __init__(self) -> None:
         self._renew()
-        FORKS.anew.append(self._renew)
+        FORKS.child_resets.append(self._renew)
 
     def _renew(self) -> None:
         self._lock = threading.RLock()
@@ -101,7 +101,7 @@ class Closing(Protocol):
 
 
 _open: WeakSet[Closing] = WeakSet()
-FORKS.anew.append(_open.clear)  # a child closes no session of its parent
+FORKS.child_resets.append(_open.clear)  # a child closes no session of its parent
 
 
 def close_at_exit(transport: Closing) -> None:

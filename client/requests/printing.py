@@ -149,4 +149,4 @@ class AtExit:
 
 
 EXIT = AtExit()
-FORKS.anew.append(EXIT.forked)
+FORKS.child_resets.append(EXIT.forked)

@@ -8,9 +8,9 @@ Theory of operation
 Guarantees
     A function begins only while no other function of the session runs on these threads, or while those that run wait
     for a machine. So a function may use its own session, and wait for the results of further calls; others may run
-    meanwhile. Coroutines run concurrently. A call that is over before it has begun is not begun, and a coroutine whose
-    call is over is cancelled; nothing waits for a function that does not return. A wait on the event loop's own thread
-    that would keep a coroutine from running raises.
+    meanwhile. Coroutines run concurrently. A call that ends before its function runs is dropped, and a coroutine whose
+    call has ended is cancelled; no thread waits for a function that does not return. A wait on the event loop's own
+    thread that would keep a coroutine from running raises.
 
 Who owns what
     Any thread calls `call` and `end_call`, inside any lock of the transport; neither waits. `give_back` is called on
@@ -44,7 +44,7 @@ T = TypeVar("T")
 Arrays = Sequence[NDArray[Any]]
 GiveBack = Callable[[int, TensordError | None, Arrays], None]
 
-IDLE: Final = 1.0  # seconds after which a thread without work ends
+IDLE_TIMEOUT: Final = 1.0  # seconds after which a thread without work ends
 STALLED: Final = (
     "this wait stops the event loop on which the coroutine function of a host_call has to run: await the tensor instead"
 )
@@ -156,7 +156,7 @@ class Callers:
             self._running -= 1
             self._idle += 1
             try:
-                self._changed.wait_for(lambda: self._closed or (self._jobs and not self._running), IDLE)
+                self._changed.wait_for(lambda: self._closed or (self._jobs and not self._running), IDLE_TIMEOUT)
             finally:
                 self._idle -= 1
             if self._closed or self._running or not self._jobs:

@@ -1,4 +1,8 @@
-"""The credit of a session on a daemon: the limit of its unfinished messages and bytes."""
+"""The credit of a session on a daemon: the limit of its unfinished messages and bytes.
+
+Ops wait while more than a window is unfinished, until at most three quarters of it are. A lost connection counts as
+credit, so that no thread waits for it.
+"""
 
 from __future__ import annotations
 

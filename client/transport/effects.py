@@ -38,7 +38,7 @@ class SideEffectRunner:
         self._broken: dict[int, TensordError] = {}  # chains that a callback's error has stopped
         self._cancelled = 0  # side effects with lower numbers were cancelled
         self._lock = threading.Lock()
-        self.thread = 0  # that is inside a callback
+        self.thread = 0  # the thread that is inside a callback
 
     def cancel(self, number: int) -> None:
         """Cancel side effects with lower numbers, even if their values have arrived. May be called anywhere."""
@@ -87,9 +87,9 @@ def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:
         with SHIELD.calling:
             effect.callback(*[one if isinstance(one, TensordError) else np.array(one) for one in arrays or ()])
     except TensordError as error:
-        mine = error.reraisable()  # it may be a tensor's error, which others have, too
-        mine.op, mine.location = error.op or "effect", error.location or effect.location
-        return without_frames(mine)
+        own = error.reraisable()  # a copy: other operands may have the same error
+        own.op, own.location = error.op or "effect", error.location or effect.location
+        return without_frames(own)
     except BaseException as error:  # also KeyboardInterrupt: the callback itself has raised it
         failure = KernelError(
             f"effect: {type(error).__name__}: {text_of(error)}", op="effect", location=effect.location

@@ -1,4 +1,8 @@
-"""Functions of the program that the machine calls, and their results."""
+"""Functions of the program that the machine calls, and their results.
+
+A function gets read-only arrays. Its results must have the declared metas; Python numbers, and lists of them, are
+converted if they fit. Every exception becomes a KernelError.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from ...interpreter.errors import KernelError, TensordError, kernel_error, text_
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.host_calls import LABEL, refusal_of
 
-KINDS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # dtypes, in the order of Python's bool, int, float, complex
+KIND_ORDER: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # as Python converts bool, int, float, complex
 
 
 class HostFunction:
@@ -61,13 +65,13 @@ class HostFunction:
         """Call it on this thread; its exceptions are raised as KernelError."""
         try:
             found = self.function(*map(read_only, arrays))
-            return self.results(awaited(found) if self.is_async else found)
+            return self.results(run_to_end(found) if self.is_async else found)
         except BaseException as error:
             failure = failure_of(error)
             raise failure from failure.__cause__
 
 
-def awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:
+def run_to_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """The result of a coroutine, on a new event loop on this thread, whose other loop, if any, waits."""
     around = asyncio._get_running_loop()  # noqa: SLF001 - as loops do
     asyncio._set_running_loop(None)  # noqa: SLF001
@@ -100,7 +104,7 @@ def array_of(value: Any, meta: Meta) -> NDArray[Any]:
 
 def is_weaker(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
     """Return whether the first dtype is of the second's kind, or of one that Python's arithmetic converts to it."""
-    return one.kind in KINDS and KINDS[one.kind] <= KINDS[other.kind]
+    return one.kind in KIND_ORDER and KIND_ORDER[one.kind] <= KIND_ORDER[other.kind]
 
 
 def failure_of(error: BaseException) -> TensordError:

@@ -39,7 +39,7 @@ from ...interpreter.wire.frames import MAPPED_ARRAY
 from ...interpreter.wire.host_memory import HostMemory, host_memory_of
 from ..process.forks import FORKS
 
-INHERITED: Final = 0  # the use of a forked child, which never ends
+INHERITED_USE: Final = 0  # the use that a forked child begins, and that never ends
 
 _uses = itertools.count(1)
 
@@ -96,7 +96,7 @@ class HostReaders:
 
     def inherit(self) -> None:
         """Hand back nothing any more: in a forked child, the parent may share the memory."""
-        self._uses[INHERITED] = None
+        self._uses[INHERITED_USE] = None
         self._settle()
 
     @redone
@@ -116,7 +116,7 @@ class HostReaders:
                 return
 
 
-def lent(values: Any, dtype: Any, owner: object) -> tuple[Meta, NDArray[Any]] | None:
+def array_in_place(values: Any, dtype: Any, owner: object) -> tuple[Meta, NDArray[Any]] | None:
     """Meta and payload of an upload without a copy; None if the values have to be copied.
 
     This works for a packed array in host memory of that owner, from 64 KiB on, whose numbers need no conversion.

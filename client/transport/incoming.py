@@ -1,4 +1,7 @@
-"""From the daemon's frames to answers."""
+"""From the daemon's frames to answers: sets replies, and queues callbacks.
+
+An answer that the daemon sends again after a reconnect is ignored. When the connection is lost, all open replies fail.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ from ...interpreter.wire.frames import AGAIN, ARRAY, ARRAYS, CALL, ERROR, PART, 
 from .callers import Callers
 from .effects import EffectAnswer, SideEffectRunner
 from .host_functions import HostFunction
-from .link import LONGEST, ending_error
+from .link import MAX_HEADER, ending_error
 from .memory import DaemonMemory
 from .outgoing import OutgoingBatches
 from .replies import Reply
 
-ACK_EVERY = 8
+ACK_EVERY = 8  # answers between two acknowledgements
 CLOSED_HERE = "the session was closed"
 
 
@@ -54,7 +57,7 @@ class Incoming:
         self.lost: TensordError | None = None
 
     def take(self, frames: Sequence[Any]) -> None:
-        header = decode(frames[0].buffer, LONGEST, LONGEST)
+        header = decode(frames[0].buffer, MAX_HEADER, MAX_HEADER)
         kind = header[0]
         if kind == REPLIES:
             self._take_replies(header, frames[1:])

@@ -1,4 +1,8 @@
-"""A connection to a daemon: the socket, the handshake, the end."""
+"""A connection to a daemon: the socket, the handshake, the end.
+
+ZeroMQ must not reconnect by itself: a lost connection is an event, and `reopen` begins a new one with a handshake. All
+errors of the handshake name the cause and the remedy.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +25,15 @@ from ...interpreter.wire.descriptors import require_descriptors
 from ...interpreter.wire.frames import BYE, ERRORS, GOODBYE, HELLO, REFUSED, VERSION, WELCOME, host_identity
 from ...interpreter.wire.monitor import FAILURES, SocketEvent, read_events
 
-GREETING = 5.0  # seconds for the daemon to answer HELLO
-SILENCE: Final = 30.0  # seconds for the daemon to answer a command; even a busy one needs far less
+HELLO_TIMEOUT = 5.0  # seconds for the daemon to answer HELLO
+ANSWER_TIMEOUT: Final = 30.0  # seconds for the daemon to answer a command; even a busy one needs far less
 LINGER_MS = 500
-NOW: Final = int(zmq.NOBLOCK)  # a plain int: combining the members of an enum takes longer than sending
-DESCRIPTORS = 24  # for a context, its sockets and threads: a dozen, and some for other threads
+NO_WAIT: Final = int(zmq.NOBLOCK)  # a plain int: combining the members of an enum takes longer than sending
+NEEDED_DESCRIPTORS = 24  # for a context, its sockets and threads: a dozen, and some for other threads
 NEVER_MS = 24 * 3600 * 1000
-LONGEST = 1 << 30  # bytes of a header from the daemon: long answers come in slices
-ENDS = frozenset({zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED, *FAILURES})
-EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CONNECT_RETRIED | sum(ENDS)
+MAX_HEADER = 1 << 30  # bytes of a header from the daemon: long answers come in slices
+END_EVENTS = frozenset({zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED, *FAILURES})
+WATCHED_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CONNECT_RETRIED | sum(END_EVENTS)
 HUNG_UP = "has closed the connection: it has too many connections, or is shutting down; its log says which"
 MISMATCH = zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
 
@@ -54,7 +58,7 @@ class DealerSocket:
     def __init__(
         self, address: str, options: Mapping[int, Any], name: str | None, *, strict: bool, patience: float | None = None
     ) -> None:
-        self.until = time.monotonic() + (GREETING if patience is None else patience)
+        self.until = time.monotonic() + (HELLO_TIMEOUT if patience is None else patience)
         self.address = address
         self.local = address.startswith("ipc://")
         self.name = name
@@ -62,7 +66,7 @@ class DealerSocket:
         self.encoder = Encoder()
         self.options = options
         check_reachable(address, self.until)
-        require_descriptors(DESCRIPTORS)  # libzmq aborts the process if it runs out of them
+        require_descriptors(NEEDED_DESCRIPTORS)  # libzmq aborts the process if it runs out of them
         self.context: zmq.Context[Any] = zmq.Context()
         with ExitStack() as undo:
             undo.callback(self.context.term)
@@ -82,7 +86,7 @@ class DealerSocket:
             with ExitStack() as undo:
                 socket = undo.enter_context(self.context.socket(zmq.DEALER))
                 self.configure(socket)
-                monitor = undo.enter_context(socket.get_monitor_socket(EVENTS))
+                monitor = undo.enter_context(socket.get_monitor_socket(WATCHED_EVENTS))
                 socket.connect(self.address)
                 undo.pop_all()
         except zmq.ZMQError as error:
@@ -101,7 +105,7 @@ class DealerSocket:
 
     def reopen(self) -> None:
         """Connect again after a lost connection. As `open` if that fails."""
-        require_descriptors(DESCRIPTORS)
+        require_descriptors(NEEDED_DESCRIPTORS)
         socket, monitor = self.socket, self.monitor
         self.open()
         close_sockets(socket, monitor, 0)
@@ -138,7 +142,7 @@ class DealerSocket:
 
     def reason_of(self, event: SocketEvent) -> str:
         """The reason why there is no connection, and the remedy; "" for events that do not end it."""
-        if event.kind not in ENDS or (self.local and event.kind == zmq.EVENT_CLOSED):
+        if event.kind not in END_EVENTS or (self.local and event.kind == zmq.EVENT_CLOSED):
             return ""
         if self.local:
             another = event.kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH
@@ -172,7 +176,7 @@ class DealerSocket:
 
     def read_welcome(self, frames: Sequence[Any]) -> Welcome:
         """The WELCOME in the frames; raises the error that came instead."""
-        header = decode(frames[0].buffer, LONGEST)
+        header = decode(frames[0].buffer, MAX_HEADER)
         if header[0] == REFUSED:
             kind = ERRORS.get(header[1], ConnectionLost)
             raise kind(f"the daemon at {self.address} refuses the session: {header[2]}")
@@ -194,19 +198,19 @@ class DealerSocket:
         """Send frames, large ones without a copy. If the daemon is gone they are lost, and an event follows."""
         try:
             if len(frames) == 1:
-                self.socket.send(frames[0], NOW)
+                self.socket.send(frames[0], NO_WAIT)
             else:
-                self.socket.send_multipart(frames, NOW, copy=False)
+                self.socket.send_multipart(frames, NO_WAIT, copy=False)
         except zmq.Again:
             return
 
     def receive(self) -> list[Any]:
         """The next message's frames; zmq.Again if there is none."""
         receive = self.socket.recv
-        frame = receive(NOW, False)
+        frame = receive(NO_WAIT, False)
         frames = [frame]
         while frame.more:  # `recv_multipart` would ask the socket, which takes as long as receiving
-            frame = receive(NOW, False)
+            frame = receive(NO_WAIT, False)
             frames.append(frame)
         return frames
 

@@ -13,7 +13,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.frames import MAPPED_ARRAY
 from ...interpreter.wire.host_memory import HostMemory
 from .gpus import number_of
-from .host_readers import lent
+from .host_readers import array_in_place
 from .segments import MappedResults, UploadSegments
 
 
@@ -56,7 +56,7 @@ class DaemonMemory:
         return None if self.uploads is None else self.uploads.host(nbytes)
 
     def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
-        return None if self.uploads is None else lent(values, dtype, self.uploads.lender)
+        return None if self.uploads is None else array_in_place(values, dtype, self.uploads.lender)
 
     def freed(self, numbers: Iterable[int]) -> None:
         """Take back upload segments that the daemon has freed."""

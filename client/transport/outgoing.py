@@ -3,8 +3,8 @@
 An upload's array becomes a position; a side effect's callback stays here and is called when the values arrive.
 
 A daemon ends the session of a client that leaves too much unfinished. Ops wait for credit; the questions of an event
-loop do not, since they are part of program order where they are asked. So batches beyond `MOST` windows stay here, and
-are sent in order as the daemon progresses.
+loop do not, since each has its position in program order. So batches beyond `MAX_WINDOWS` windows stay here, and are
+sent in order as the daemon progresses.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .link import DealerSocket
 from .segments import UploadSegments
 
 # Kinds whose messages hold objects of this process, or facts that are needed here.
-REPLACED = frozenset({UPLOAD, EFFECT, FETCH, LOCATION, ATOMIC, RUN})
-EXPORT = 1 + Fetch._fields.index("export")  # its position in a FETCH; most have none, and are sent as they are
-MOST = 2  # windows of messages that may be unfinished when a batch is sent
-TINY = 128  # bytes up to which an upload in a group is sent in the header, since a group cannot be split
+REPLACED_KINDS = frozenset({UPLOAD, EFFECT, FETCH, LOCATION, ATOMIC, RUN})
+EXPORT_POSITION = 1 + Fetch._fields.index("export")  # its position in a FETCH; most have none, and are sent as they are
+MAX_WINDOWS = 2  # windows of messages that may be unfinished when a batch is sent
+INLINE_IN_GROUP = 128  # bytes up to which an upload in a group is sent in the header, since a group cannot be split
 
 
 class SideEffect(NamedTuple):
@@ -83,7 +83,7 @@ class OutgoingBatches:
         settings = link.welcome.settings
         self._header, self._frames, self._batch = (int(settings[name]) for name in ("header", "frames", "batch"))
         self._frame = int(settings["frame"])
-        self._most = MOST * int(settings["window"])
+        self._most = MAX_WINDOWS * int(settings["window"])
         self._new_request = new_request
         self._uploads = uploads
         self._resumable = link.welcome.token is not None
@@ -107,7 +107,7 @@ class OutgoingBatches:
         ready = list(messages)
         for position, message in enumerate(messages):
             kind = message[0]
-            if kind in REPLACED and (kind != FETCH or message[EXPORT]):
+            if kind in REPLACED_KINDS and (kind != FETCH or message[EXPORT_POSITION]):
                 ready[position] = self._replace(message, position, -1, uploads, payloads)
         self._send(ready, uploads, payloads)
 
@@ -117,7 +117,7 @@ class OutgoingBatches:
             if named.export:
                 self.exports[named.request] = named.export
         elif type(named) is Upload:
-            place = self._pack(named.payload, payloads, TINY if inner >= 0 else INLINE_ARRAY)
+            place = self._pack(named.payload, payloads, INLINE_IN_GROUP if inner >= 0 else INLINE_ARRAY)
             uploads.append([position, inner, place])
             self.sent_bytes += named.payload.nbytes
             return with_payload(message, None)
@@ -155,7 +155,7 @@ class OutgoingBatches:
         repeats = isinstance(callback, AtLine) and callback.repeats
         if isinstance(callback, AtLine):
             where, callback = callback.line or where, callback.callback
-        self.effects[number] = SideEffect(callback or nothing, chain, request, where, repeats)
+        self.effects[number] = SideEffect(callback or do_nothing, chain, request, where, repeats)
         return number
 
     def result(self, array: NDArray[Any]) -> Result:
@@ -245,5 +245,5 @@ class OutgoingBatches:
         self.consumed(self.done)
 
 
-def nothing(*_values: Any) -> None:
+def do_nothing(*_values: Any) -> None:
     """The callback of an effect that only asks whether its chain is intact."""

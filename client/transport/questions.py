@@ -19,7 +19,7 @@ from ...interpreter.errors import ConnectionLost
 from ...interpreter.wire.codec import decode
 from ...interpreter.wire.frames import ACK, BATCH, ERROR, PART, REPLIES, decode_error
 from ...interpreter.wire.message_kinds import MessageKind
-from .link import ENDS, LONGEST, SILENCE, DealerSocket, ending_error, hanging_error
+from .link import ANSWER_TIMEOUT, END_EVENTS, MAX_HEADER, DealerSocket, ending_error, hanging_error
 
 QUERY = int(MessageKind.QUERY)
 
@@ -28,7 +28,7 @@ class Questions:
     """A session that only asks. A context manager, which ends the session. ConnectionLost if there is no daemon.
 
     `patience`: seconds for everything, including the handshake; by default an answer, or the next slice of a long one,
-    has `SILENCE` seconds.
+    has `ANSWER_TIMEOUT` seconds.
     """
 
     def __init__(self, address: str, options: Mapping[int, Any], patience: float | None = None) -> None:
@@ -62,7 +62,7 @@ class Questions:
 
     def _answers(self) -> Sequence[Any]:
         """The next answers, or slices of one."""
-        header = decode(self._next()[0].buffer, LONGEST, LONGEST)
+        header = decode(self._next()[0].buffer, MAX_HEADER, MAX_HEADER)
         end = ending_error(header)
         if end is not None:
             raise end
@@ -81,12 +81,12 @@ class Questions:
             if self._ended:
                 raise ConnectionLost(f"the daemon at {self._link.address} is gone")
             if not self._poller.poll(self._rest()):
-                raise hanging_error(self._link.address, SILENCE if self._patience is None else self._patience)
-            self._ended = any(event.kind in ENDS for event in self._link.events())  # there may be a last message
+                raise hanging_error(self._link.address, ANSWER_TIMEOUT if self._patience is None else self._patience)
+            self._ended = any(event.kind in END_EVENTS for event in self._link.events())  # there may be a last message
 
     def _rest(self) -> int:
         """The milliseconds left of the patience."""
-        rest = SILENCE if self._deadline is None else self._deadline - monotonic()
+        rest = ANSWER_TIMEOUT if self._deadline is None else self._deadline - monotonic()
         return ceil(max(rest, 0.0) * 1000)
 
     def __enter__(self) -> Self:

@@ -42,7 +42,7 @@ from .credit import Credit
 from .idle_flush import IdleFlush
 from .incoming import ACK_EVERY, CLOSED_HERE, Incoming
 from .interface import FORKED
-from .link import ENDS, LINGER_MS, DealerSocket
+from .link import END_EVENTS, LINGER_MS, DealerSocket
 from .memory import DaemonMemory
 from .outgoing import OutgoingBatches
 from .reconnecting import RETRY, Reconnection
@@ -253,7 +253,7 @@ class RemoteTransport:
 
     def _handle_event(self, event: SocketEvent) -> None:
         """Handle an event of the connection; the caller holds the lock."""
-        if event.kind not in ENDS:
+        if event.kind not in END_EVENTS:
             return
         with suppress(zmq.Again):  # messages sent before the end
             while self._incoming.lost is None:

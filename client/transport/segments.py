@@ -50,7 +50,7 @@ from .host_readers import HostReaders
 
 KEEP_FREE = 1 << 29  # bytes of free upload segments kept
 KEEP_MAPPED = 1 << 30  # bytes of mappings of the daemon's memory kept
-CLASSES = 8  # sizes per doubling: at most an eighth is wasted
+SIZES_PER_DOUBLING = 8  # of segments: at most an eighth is wasted
 
 
 class UploadSegments:
@@ -210,10 +210,10 @@ class UploadSegments:
     def _drop_oldest(self) -> None:
         number, segment = self._free.popitem(last=False)
         segment.close_descriptor()
-        untold = [header for header in self._announcements if header[1] != number]
-        if len(untold) == len(self._announcements):
-            untold.append([SEGMENT, number, -1, 0])
-        self._announcements = untold  # a segment that was never announced is not withdrawn
+        announcements = [header for header in self._announcements if header[1] != number]
+        if len(announcements) == len(self._announcements):
+            announcements.append([SEGMENT, number, -1, 0])
+        self._announcements = announcements  # a segment that was never announced is not withdrawn
 
 
 class MappedResults:
@@ -282,5 +282,5 @@ class MappedResults:
 
 def segment_size(nbytes: int) -> int:
     """The segment size for that many bytes: eight classes per doubling, in whole pages."""
-    step = 1 << max(12, (nbytes - 1).bit_length() - CLASSES.bit_length())
+    step = 1 << max(12, (nbytes - 1).bit_length() - SIZES_PER_DOUBLING.bit_length())
     return -(-nbytes // step) * step

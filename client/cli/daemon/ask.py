@@ -29,9 +29,9 @@ def connected(address: str | None) -> Iterator[Session]:
     """
     where = address or running_daemon()
     if not is_local(where):  # NoDaemon comes before the slow import of a session
-        from ...transport.link import GREETING, check_reachable
+        from ...transport.link import HELLO_TIMEOUT, check_reachable
 
-        check_reachable(for_client(where).text, monotonic() + GREETING)
+        check_reachable(for_client(where).text, monotonic() + HELLO_TIMEOUT)
     from .patient import session_at
 
     with session_at(where) as session:

@@ -15,7 +15,7 @@ from ....interpreter.wire.names import program_name
 from ...outbox.outbox import Outbox
 from ...session.connect import USUAL, ConnectOptions, connect, connect_daemon
 from ...session.session import Session
-from ...transport.link import SILENCE, hanging_error
+from ...transport.link import ANSWER_TIMEOUT, hanging_error
 from ...transport.replies import Reply
 
 PERIOD: Final = 1.0  # seconds between two such questions
@@ -48,9 +48,9 @@ def patient(address: str) -> type[Outbox]:
         def await_reply(self, reply: Reply, timeout: float | None = None) -> Any:
             while timeout is None and not (self.hangs or reply.done or self.transport.wait(reply, PERIOD)):
                 alive = self.ask(lambda request, _: Query("names", (0,), request), located=False)
-                self.hangs = not self.transport.wait(alive, SILENCE)
+                self.hangs = not self.transport.wait(alive, ANSWER_TIMEOUT)
             if self.hangs:
-                raise hanging_error(address, SILENCE)
+                raise hanging_error(address, ANSWER_TIMEOUT)
             return super().await_reply(reply, timeout)
 
     return PatientOutbox

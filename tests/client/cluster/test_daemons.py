@@ -14,7 +14,7 @@ import pytest
 
 import tensord as td
 from tensord.client.cluster import watching
-from tensord.client.cluster.watching import fate, is_refused
+from tensord.client.cluster.watching import is_refused, reason_lost
 from tensord.collectives import all_reduce
 from tensord.interpreter.wire import keys
 from tensord.interpreter.wire.members import Member
@@ -225,7 +225,7 @@ def test_the_fate_of_a_node_is_what_it_or_another_member_says(told, why, monkeyp
 
     monkeypatch.setattr(watching, "ask", ask)
     nodes: Any = Nodes(told)
-    found = fate(nodes, nodes.reached("node1"), 4)
+    found = reason_lost(nodes, nodes.reached("node1"), 4)
     assert (found == why) if not why else (why in str(found))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.client.transport.host_readers import HostReaders, lent
+from tensord.client.transport.host_readers import HostReaders, array_in_place
 from tensord.interpreter.concurrency.interrupts import SHIELD
 from tensord.interpreter.wire.frames import MAPPED_ARRAY
 from tensord.interpreter.wire.host_memory import HostMemory
@@ -28,7 +28,7 @@ def host_array(count: int = 2 * COUNT) -> Any:
 
 
 def lend(array: Any) -> Any:
-    found = lent(array, None, OWNER)
+    found = array_in_place(array, None, OWNER)
     assert found is not None
     meta, upload = found
     assert (meta.shape, meta.dtype) == (array.shape, array.dtype)
@@ -121,16 +121,16 @@ def test_a_view_that_died_meanwhile_is_no_concern() -> None:
 )
 def test_other_values_are_not_lent(values: Any) -> None:
     array = host_array()
-    assert lent(values(array), None, OWNER) is None
+    assert array_in_place(values(array), None, OWNER) is None
     assert array.flags.writeable
 
 
 def test_nor_is_anything_over_another_connection_or_as_another_dtype() -> None:
     array = host_array()
-    assert lent(array, None, object()) is None
-    assert lent(array, "float32", OWNER) is None
-    assert lent(array, "no dtype", OWNER) is None
-    assert lent(array, np.float64, OWNER) is not None
+    assert array_in_place(array, None, object()) is None
+    assert array_in_place(array, "float32", OWNER) is None
+    assert array_in_place(array, "no dtype", OWNER) is None
+    assert array_in_place(array, np.float64, OWNER) is not None
     assert array.flags.writeable  # that upload is gone
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.client.transport.host_readers import lent
+from tensord.client.transport.host_readers import array_in_place
 from tensord.client.transport.segments import MappedResults, UploadSegments, segment_size
 from tensord.interpreter.concurrency.finalisers import LastReference
 from tensord.interpreter.errors import ProtocolError
@@ -261,7 +261,7 @@ def host_array(uploads: UploadSegments, count: int = COUNT) -> Any:
 
 def upload_of(uploads: UploadSegments, array: Any) -> tuple[int, int] | None:
     """Send an upload from it; its place."""
-    found = lent(array, None, uploads.lender)
+    found = array_in_place(array, None, uploads.lender)
     assert found is not None
     return uploads.in_segment(found[1])
 
