@@ -33,7 +33,7 @@ def on(session, node):
 def test_the_other_nodes_are_reached_with_the_keys_that_the_first_one_tells(keyed):
     with keyed.connect() as session:
         assert session.nodes() == {"node0": "up", "node1": "up"}
-        assert list(session._kept) == ["node0"]  # the others are opened at first use
+        assert list(session._open_cores) == ["node0"]  # the others are opened at first use
         y = on(session, "node1")
         assert (y + y).numpy().tolist() == [2.0, 4.0]
         assert y._core.address == keyed.members["node1"].address
@@ -61,9 +61,9 @@ def test_a_name_with_its_node_asks_that_node_alone(keyed):
     with keyed.connect() as session:
         session.publish("mine", session.asarray([1.0]))
         assert session.lookup("node0/mine").item() == 1.0
-        assert list(session._kept) == ["node0"]
+        assert list(session._open_cores) == ["node0"]
         assert "node0/mine" in session.names()
-        assert list(session._kept) == ["node0", "node1"]
+        assert list(session._open_cores) == ["node0", "node1"]
 
 
 def test_values_go_from_daemon_to_daemon(keyed):
