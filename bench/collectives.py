@@ -13,7 +13,7 @@ import numpy as np
 
 import tensord as td
 from tensord.collectives import all_reduce
-from tensord.streams.device import MERGED
+from tensord.streams.device import MERGE_PIECE_BYTES
 
 from .measure import Row, Settings, clocked, compare, median
 
@@ -50,7 +50,7 @@ def measure(settings: Settings) -> list[Row]:
         session.sync()
         row.runs = compare(settings, lambda: clocked(lambda: reduced(tensors)), lambda: clocked(sleeping(link)), "ms")
         row.ours, row.baseline = median(row.runs, "ours"), 1e3 * link
-        memory.runs = {"ours": [extra_memory(session, nbytes) / MERGED], "baseline": [1.0]}
+        memory.runs = {"ours": [extra_memory(session, nbytes) / MERGE_PIECE_BYTES], "baseline": [1.0]}
         memory.ours, memory.baseline = median(memory.runs, "ours"), 1.0
     return [row, memory]
 

@@ -21,7 +21,7 @@ from .kinds import DeviceKind, find_kinds, unknown
 from .options import read_options
 from .stream import Sink
 
-DEFAULT: Final = ("cpu:0",)
+DEFAULT_DEVICES: Final = ("cpu:0",)
 
 _NAME: Final = re.compile(r"([a-z]+):(0|[1-9]\d{0,2})")
 
@@ -80,15 +80,17 @@ def check_devices(specs: Sequence[str | Mapping[str, object]], *, present: bool 
     if not isinstance(specs, Iterable):
         raise MetadataTypeError(f'devices must be given as a list, such as ["cpu:0"], not {type(specs).__name__}')
     planned: dict[str, tuple[str, Any]] = {}
-    for spec in specs or DEFAULT:
+    for spec in specs or DEFAULT_DEVICES:
         name, kind, options = _parse(spec, present=present)
         if name in planned:
             raise MetadataError(f"device {name!r} is given twice")
         planned[name] = (kind, options)
     if not any(KINDS[kind].computes for kind, _ in planned.values()):
-        raise MetadataError(f"{next(iter(planned))} computes nothing: name another device, too, such as {DEFAULT[0]}")
+        raise MetadataError(
+            f"{next(iter(planned))} computes nothing: name another device, too, such as {DEFAULT_DEVICES[0]}"
+        )
     if NAME in planned and planned[NAME][1].durable and not any(KINDS[kind].host for kind, _ in planned.values()):
-        raise MetadataError(f"durable names are written from a cpu device: name one, too, such as {DEFAULT[0]}")
+        raise MetadataError(f"durable names are written from a cpu device: name one, too, such as {DEFAULT_DEVICES[0]}")
     return planned
 
 

@@ -28,9 +28,9 @@ from .library import CollectiveLibrary
 from .stream import Stream, StreamKind
 from .threads.helper_pool import HelperPool
 
-LOOKS: Final = 64  # attempts to see a small value before a wait: some 50 us on a GPU
-MERGED: Final = 1 << 20  # bytes of one piece of a merge
-PIECE: Final = 4 << 20  # bytes of host memory through which a value passes between a device and the store
+MOST_ATTEMPTS: Final = 64  # attempts to see a small value before a wait: some 50 us on a GPU
+MERGE_PIECE_BYTES: Final = 1 << 20  # bytes of one piece of a merge
+STORE_PIECE_BYTES: Final = 4 << 20  # bytes of host memory through which a value passes between a device and the store
 
 
 class Eviction(StrEnum):
@@ -330,8 +330,8 @@ class Device(ABC):
         """Merge `base` and `source`, in this order, by a function of the array module, into an array of this device.
 
         `receive` copies a piece of the source into this device's memory (`copy_in`, `peer_copy`). The source then
-        arrives in pieces, through a buffer of at most `MERGED` bytes that the stream keeps. None: the source is read in
-        place. Called on the stream that brings the source.
+        arrives in pieces, through a buffer of at most `MERGE_PIECE_BYTES` bytes that the stream keeps. None: the source
+        is read in place. Called on the stream that brings the source.
         """
         raise NotImplementedError(f"{self.name} merges nothing: {target.shape}, {function}")
 
@@ -339,9 +339,9 @@ class Device(ABC):
         """Give all bytes of a packed array to `write`, in order: host arrays of some MiB, each with its offset. Each
         array is reused once `write` returns. Called on the d2h stream's thread."""
         flat = source.reshape(-1).view("uint8")
-        staged: NDArray[np.uint8] = np.empty(min(source.nbytes, PIECE), np.uint8)
-        for begin in range(0, source.nbytes, PIECE):
-            piece = staged[: min(PIECE, source.nbytes - begin)]
+        staged: NDArray[np.uint8] = np.empty(min(source.nbytes, STORE_PIECE_BYTES), np.uint8)
+        for begin in range(0, source.nbytes, STORE_PIECE_BYTES):
+            piece = staged[: min(STORE_PIECE_BYTES, source.nbytes - begin)]
             self.copy_out(flat[begin : begin + len(piece)], piece)
             write(piece, begin)
 

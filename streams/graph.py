@@ -15,7 +15,7 @@ from ..interpreter.compilation import mypyc_attr
 from ..interpreter.ops.positions import Check
 from ..interpreter.schema.opdef import BoundKernel
 
-NODE: Final = 1 << 12  # estimated bytes that a driver keeps for a node
+NODE_BYTES: Final = 1 << 12  # estimated bytes that a driver keeps for a node
 
 Call: TypeAlias = tuple[BoundKernel, Sequence[Any]]  # a kernel, and its operands, results and numbers
 
@@ -56,7 +56,7 @@ class LaunchGraph(ABC):
     @property
     def footprint(self) -> int:
         """The bytes that the graph takes on the device, including the driver's."""
-        return self.nbytes + NODE * self.nodes
+        return self.nbytes + NODE_BYTES * self.nodes
 
     @abstractmethod
     def patch(self, index: int, arguments: Sequence[Any]) -> bool:

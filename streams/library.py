@@ -19,7 +19,7 @@ Operand: TypeAlias = tuple[Any, int, int]  # a packed array of a device; index o
 Operands: TypeAlias = Sequence[tuple[Operand | None, Operand | None]]
 Ended: TypeAlias = Callable[[TensordError | None], None]
 
-ID: Final = 128  # bytes of a communicator's id
+ID_BYTES: Final = 128  # bytes of a communicator's id
 
 
 def tell_nobody(*_what: object) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from ..interpreter.collectives.regions import pieces
 from ..interpreter.schema.opdef import Array
 from ..interpreter.types.meta import Meta, Shape
-from .device import MERGED, Device
+from .device import MERGE_PIECE_BYTES, Device
 
 Receive = Callable[[Array, Array], None]
 
@@ -26,7 +26,7 @@ def merge_in_pieces(
     """Merge (target, base, source) piece by piece: `receive(piece, source)` copies a piece, and `merge(base, piece,
     out=target)` merges it. `keeper` keeps the buffer: a stream, or an object of the thread."""
     target, base, source = arrays
-    for index in pieces(target.shape, max(MERGED // target.dtype.itemsize, 1)):
+    for index in pieces(target.shape, max(MERGE_PIECE_BYTES // target.dtype.itemsize, 1)):
         part = source[index]
         piece = device.lay_over(buffer_of(device, keeper, part.nbytes), Meta.of(part.shape, part.dtype), 0, None)
         receive(piece, part)
@@ -43,4 +43,4 @@ def buffer_of(device: Device, keeper: Any, nbytes: int) -> Array:
 
 def merged_bytes(shape: Shape, itemsize: int) -> int:
     """The bytes of the buffer that a merge of that shape needs."""
-    return min(math.prod(shape) * itemsize, max(MERGED, itemsize))
+    return min(math.prod(shape) * itemsize, max(MERGE_PIECE_BYTES, itemsize))

@@ -25,8 +25,8 @@ Options = TypeVar("Options")
 
 _UNITS: Final = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]iB|B|)\s*")
-SHARE: Final = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
-_MOST: Final = 1024  # of streams, threads
+PERCENTAGE: Final = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
+_MOST_COUNT: Final = 1024  # of streams, threads
 _HOUR: Final = 3600  # in seconds
 
 
@@ -139,11 +139,11 @@ def count(low: int, meaning: str) -> Option:
     """The option of a whole number from `low` on."""
 
     def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= _MOST:
-            raise ValueError(f"must be a whole number from {low} to {_MOST}, not {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= _MOST_COUNT:
+            raise ValueError(f"must be a whole number from {low} to {_MOST_COUNT}, not {value!r}")
         return value
 
-    return Option(f"{low} to {_MOST}", read, meaning)
+    return Option(f"{low} to {_MOST_COUNT}", read, meaning)
 
 
 def seconds(meaning: str) -> Option:
@@ -183,7 +183,7 @@ def _memory(value: object) -> int:
 
 def _ceiling(value: object) -> int | str:
     """Bytes, or a share of the device's memory, which is resolved once the device is open (`ceiling_of`)."""
-    if isinstance(value, str) and (share := SHARE.fullmatch(value)) and 0 < float(share[1]) <= 100:
+    if isinstance(value, str) and (share := PERCENTAGE.fullmatch(value)) and 0 < float(share[1]) <= 100:
         return f"{float(share[1]):g}%"
     try:
         return parse_size(value)

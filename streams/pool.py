@@ -30,8 +30,8 @@ from .device import Buffer, Device, Kept, LaunchOrder
 from .stream import LOG
 
 _SIZES_REMEMBERED = 4096  # distinct sizes whose class is looked up instead of computed
-_PART = 64  # the fraction of `keep` that is emptied at once,
-_FEW = 64  # and the number of blocks of each class
+_TRIM_FRACTION = 64  # the fraction of `keep` that is emptied at once,
+_TRIM_BLOCKS = 64  # and the number of blocks of each class
 
 
 class Shelf:
@@ -163,7 +163,7 @@ class Pool:
         if shelf.capacity > self.keep // 2:
             self._drop(buffer)
             return
-        self.trim(self.keep - max(shelf.capacity, self.keep // _PART), _FEW)
+        self.trim(self.keep - max(shelf.capacity, self.keep // _TRIM_FRACTION), _TRIM_BLOCKS)
         if self.cached + shelf.capacity <= self.keep:
             self.cached += shelf.capacity
             shelf.buffers.append(buffer)

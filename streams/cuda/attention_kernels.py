@@ -27,17 +27,17 @@ OPS: Final = {
     "scaled_dot_product_attention": attention.attention_kernel,
     "scaled_dot_product_attention_grad": attention.attention_grad_kernel,
 }
-AXES: Final = 3  # the most axes of the scores before that of the keys; CuPy computes scores with more
+MOST_LEADING_AXES: Final = 3  # the most axes of the scores before that of the keys; CuPy computes scores with more
 # Rows and keys; sizes of the second and the third axis; strides of the mask, in elements; query n sees the keys up to
 # n + ahead.
-NUMBERS: Final = ("rows", "width", "n1", "n2", "s0", "s1", "s2", "s3", "ahead")
+NUMBER_PARAMETERS: Final = ("rows", "width", "n1", "n2", "s0", "s1", "s2", "s3", "ahead")
 
 
 def attention_source(dtype: str, mask: str) -> str:
     """The source for scores and a mask of these dtypes; "": no mask."""
     real, of_mask = NAMES[dtype], NAMES[mask or "bool"]
     taken = {"": "x[i]", "bool": "m[i * s3] ? x[i] : none"}.get(mask, "x[i] + m[i * s3]")
-    numbers = ", ".join(f"const long long {name}" for name in NUMBERS)
+    numbers = ", ".join(f"const long long {name}" for name in NUMBER_PARAMETERS)
     return f"""{HEADERS}typedef {real} T;
 {COMMON}extern "C" __global__ void weights({real}* scores, const {of_mask}* mask, {numbers}) {{
     __shared__ T found[{MOST_THREADS}];
@@ -74,14 +74,14 @@ class AttentionRows(attention.ScoreRows):
 
     def weights(self, scores: Array, mask: Array | None, start: int | None) -> Array:
         of_mask = "" if mask is None else mask.dtype.name
-        fits = scores.ndim <= AXES + 1 and of_mask in {"", "bool", scores.dtype.name}
+        fits = scores.ndim <= MOST_LEADING_AXES + 1 and of_mask in {"", "bool", scores.dtype.name}
         function = self._function(scores, attention_source, "weights", of_mask) if fits else None
         if function is None:
             return super().weights(scores, mask, start)
         *leading, width = scores.shape
-        missing = AXES - len(leading)
+        missing = MOST_LEADING_AXES - len(leading)
         _, middle, queries = [1] * missing + leading
-        strides = [0] * (AXES + 1) if mask is None else [0] * missing + element_strides(mask)
+        strides = [0] * (MOST_LEADING_AXES + 1) if mask is None else [0] * missing + element_strides(mask)
         ahead = width if start is None else start
         numbers = (math.prod(leading), width, middle, queries, *strides, ahead)
         grid, block = (min(math.prod(leading), MOST_BLOCKS),), (threads_for(width),)

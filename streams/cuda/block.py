@@ -20,8 +20,8 @@ from ..device import KernelCall
 from .loops import UfuncLoop
 from .traced import Constant, KernelTrace, Operand
 
-MOST_BYTES: Final = 3500  # of a kernel's parameters: CUDA has 4 KiB
-ACCESS: Final = 16  # the most bytes that a thread reads or writes at once
+MOST_PARAMETER_BYTES: Final = 3500  # of a kernel's parameters: CUDA has 4 KiB
+ACCESS_BYTES: Final = 16  # the most bytes that a thread reads or writes at once
 
 Traces: TypeAlias = Callable[[Program, Step], KernelTrace | None]
 Given: TypeAlias = str | int  # the name of a value, or the position of a number among the arguments
@@ -85,7 +85,7 @@ class KernelBlock(NamedTuple):
     def pack(self) -> int:
         """The number of elements that a thread may compute at once: as many of the widest dtype as one access moves."""
         widest = max(t.meta.dtype.itemsize for t in self.tensors if t.along[-1:] != (False,))
-        return ACCESS // widest
+        return ACCESS_BYTES // widest
 
     def is_packed(self, tensor: TensorArgument) -> bool:
         """Return whether neighbouring elements of a result have neighbouring elements in the tensor."""
@@ -174,4 +174,4 @@ class BlockBuilder:
         """The block, unless it has too many parameters."""
         outputs = tuple(zip(self.outputs, map(str, results), strict=True))
         block = KernelBlock(tuple(self.inputs), tuple(self.numbers.values()), tuple(self.lines), outputs, self.axes)
-        return block if block.parameters <= MOST_BYTES else None
+        return block if block.parameters <= MOST_PARAMETER_BYTES else None

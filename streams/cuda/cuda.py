@@ -51,10 +51,10 @@ from .nodes import ALIGNMENT
 from .options import CudaOptions, available
 from .scratch import least_temporaries
 
-GRAPHS: Final = 8  # the fraction of the memory that graphs may take
+GRAPH_FRACTION: Final = 8  # the fraction of the memory that graphs may take
 _RUN_ARENA: Final = 64 << 20  # the most bytes of an arena for runs at admission
 
-_PATIENCE: Final = 0.001  # seconds between two checks of a thread that ends with the device
+_POLL_INTERVAL: Final = 0.001  # seconds between two checks of a thread that ends with the device
 MOST_AXES: Final = 32  # of CuPy's arrays
 _NOT_READY: Final = 600  # cudaErrorNotReady
 _NO_MEMORY: Final = 2  # cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for which CuPy has no name
@@ -388,7 +388,7 @@ class CudaDevice(CopyingDevice):
     def keep_graph(self, graph: LaunchGraph) -> bool:
         """Keep a graph as `Device.keep_graph` says. All graphs share a part of the memory; the one idle longest is
         dropped first."""
-        graphs, need, most = self._graphs, graph.footprint, self.limit // GRAPHS
+        graphs, need, most = self._graphs, graph.footprint, self.limit // GRAPH_FRACTION
         while self.graph_bytes() + need > most and graphs.drop_oldest(graph):
             pass
         if not isinstance(graph, CudaGraph) or graphs.counted + need > most or not self.set_aside(need):
@@ -437,7 +437,7 @@ class CudaDevice(CopyingDevice):
             while not self.has_passed(event):
                 if monotonic() > deadline:
                     return False
-                sleep(_PATIENCE)
+                sleep(_POLL_INTERVAL)
         return True
 
     def close(self, timeout: float) -> bool:

@@ -43,7 +43,7 @@ from .products import Products
 from .recording import GraphMemory, GraphRecording
 from .replaced import replaced
 
-PLANS: Final = "cupy.fft._fft"
+FFT_PLAN_MODULE: Final = "cupy.fft._fft"
 
 
 class GraphResources:
@@ -110,7 +110,7 @@ class Graphs:
         try:
             allocating, plans = (
                 self._cupy.cuda.using_allocator(memory.malloc),
-                replaced(PLANS, {"get_plan_cache": refuse_plan}),
+                replaced(FFT_PLAN_MODULE, {"get_plan_cache": refuse_plan}),
             )
             with stream, allocating, self._products.captured(), plans:
                 refused = recording.record(calls, moving)

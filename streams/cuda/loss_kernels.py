@@ -13,7 +13,7 @@ from ...interpreter.schema.opdef import BoundKernel
 from ...interpreter.types.meta import Meta
 from ..device import KernelCall
 from .loops import NAMES
-from .loss_source import GRADIENT, LOSSES, SMALL, loss_source
+from .loss_source import GRADIENT, LOSSES, SMALL_LOSS, loss_source
 from .own_kernel import KernelLaunch, OwnKernel
 from .row_kernels import MOST_BLOCKS, threads_for
 from .row_source import LOWEST, MOST_THREADS
@@ -43,7 +43,7 @@ def loss_kernel(
         return LossKernel(sources, source, "gradient", form, (factor, *sizes), kernel)
     if width <= SHORT and rows <= FEW:
         return LossKernel(
-            sources, loss_source(SMALL, *dtypes), "loss", (1, MOST_THREADS), (*sizes, np.int64(count)), kernel
+            sources, loss_source(SMALL_LOSS, *dtypes), "loss", (1, MOST_THREADS), (*sizes, np.int64(count)), kernel
         )
     return LongLoss(sources, loss_source(LOSSES, *dtypes), logits, count, empty, kernel)
 

@@ -48,7 +48,7 @@ extern "C" __global__ void mean(const REAL* each, REAL* out, const long long wid
     if (threadIdx.x == 0) out[0] = sum / (T)count;
 }
 """  # noqa: E501 - as above
-SMALL: Final = """extern "C" __global__ void loss(const REAL* logits, const INTEGER* labels, REAL* out, const long long rows, const long long width, const long long count) {
+SMALL_LOSS: Final = """extern "C" __global__ void loss(const REAL* logits, const INTEGER* labels, REAL* out, const long long rows, const long long width, const long long count) {
     __shared__ T found[THREADS];
     const T lowest = LOWEST;
     T losses = 0;

@@ -21,8 +21,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from ...interpreter.collectives.library import Element, Operation, RankCall
 from ...interpreter.errors import KernelError, TensordError
 
-LEAST: Final = 2700  # NCCL 2.7, the first with calls between two ranks; 2.9 and later write 20900
-ABORTING: Final = 1.0  # seconds that an abort waits for a launch that is being made
+LEAST_VERSION: Final = 2700  # NCCL 2.7, the first with calls between two ranks; 2.9 and later write 20900
+ABORT_TIMEOUT: Final = 1.0  # seconds that an abort waits for a launch that is being made
 
 DTYPES: Final = {
     "int8": "NCCL_INT8", "uint8": "NCCL_UINT8", "int32": "NCCL_INT32", "uint32": "NCCL_UINT32",
@@ -51,7 +51,7 @@ def unavailable() -> str:
     if not nccl.available:
         return "CuPy does not find NCCL: install nvidia-nccl-cu12 or nvidia-nccl-cu13, as CuPy's own package"
     version = nccl.get_version()
-    return "" if version >= LEAST else f"NCCL {version} is too old"
+    return "" if version >= LEAST_VERSION else f"NCCL {version} is too old"
 
 
 def version() -> str:
@@ -109,7 +109,7 @@ class NcclCommunicator:
     def abort(self, error: TensordError) -> None:
         """End the running kernels, unfinished, and the communicator. A launch that is being made may wait for ranks
         that are gone, so this waits for it only a moment."""
-        held = self._lock.acquire(timeout=ABORTING)
+        held = self._lock.acquire(timeout=ABORT_TIMEOUT)
         try:
             first, self.error = self.error is None, self.error or error
             for comm in self._ranks.values() if first else ():

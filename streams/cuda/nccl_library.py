@@ -10,8 +10,8 @@ Theory of operation
     A communicator is made for the first collective of a list of GPUs, which takes some 0.1 to 3 s, and kept. Beyond
     `MOST_COMMUNICATORS` the one idle longest is destroyed. A communicator with ranks of other nodes is made on a thread
     of its own, since only the arrival of all ranks ends the call; the launcher waits, unless the launch is withdrawn,
-    for at most `MAKING` seconds. All nodes have their launches in one order (`gangs`), so launchers never wait in a
-    circle.
+    for at most `JOIN_TIMEOUT` seconds. All nodes have their launches in one order (`gangs`), so launchers never wait in
+    a circle.
 
 Guarantees
     - A launch begins on all GPUs of this machine or on none; `ended` is called once, when no GPU uses its arrays any
@@ -52,10 +52,10 @@ from ..stream import LOG
 from .nccl import DTYPES, GpuBuffer, Made, Making, NcclCommunicator, new_id, version
 
 MOST_COMMUNICATORS: Final = 8
-MAKING: Final = 60.0  # seconds for the ranks of other nodes to join
-UNFINISHED: Final = 4  # the most abandoned communicators for which a thread still waits
+JOIN_TIMEOUT: Final = 60.0  # seconds for the ranks of other nodes to join
+MOST_ABANDONED: Final = 4  # the most abandoned communicators for which a thread still waits
 SIZES: Final = {name: np.dtype(name).itemsize for name in DTYPES}
-PERIOD: Final = 0.1  # seconds between two checks of the running launches
+CHECK_INTERVAL: Final = 0.1  # seconds between two checks of the running launches
 
 
 class NcclJob:
@@ -240,16 +240,18 @@ class NcclLibrary:
     def _new_shared(self, job: NcclJob, shared: SharedCommunicator) -> NcclCommunicator:
         """A communicator with ranks of other nodes, which the launch waits for."""
         self._given_up = [one for one in self._given_up if not one.done.is_set()]
-        if len(self._given_up) >= UNFINISHED:
+        if len(self._given_up) >= MOST_ABANDONED:
             raise KernelError(f"{len(self._given_up)} communicators still wait for nodes that have not come")
         id_ = shared.made_with or new_id()
         shared.announce(id_)
         making = Making(lambda: self._new_communicator(job, id_))
-        deadline = monotonic() + MAKING
-        while not making.done.wait(PERIOD):
+        deadline = monotonic() + JOIN_TIMEOUT
+        while not making.done.wait(CHECK_INTERVAL):
             late = monotonic() > deadline
             if late or not self._may_begin(job):
-                error = job.error or KernelError(f"{job.launch.label}: other nodes have not come within {MAKING:g} s")
+                error = job.error or KernelError(
+                    f"{job.launch.label}: other nodes have not come within {JOIN_TIMEOUT:g} s"
+                )
                 making.give_up(error)
                 self._given_up.append(making)
                 raise error
@@ -330,7 +332,7 @@ class NcclLibrary:
                 begun = [job for job in self._jobs.values() if job.begun]
             for job in begun:
                 self._look_at(job)
-            self._bell.wait(PERIOD if self._any_runs() else None)
+            self._bell.wait(CHECK_INTERVAL if self._any_runs() else None)
             self._bell.clear()
 
     def _any_runs(self) -> bool:

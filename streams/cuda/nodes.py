@@ -17,8 +17,8 @@ from .driver import Driver
 from .own_kernel import KernelLaunch, OwnKernel
 
 ALIGNMENT: Final = 256  # bytes, that of whole blocks: what a library may look at
-SLOT: Final = 16  # bytes of an argument: a pointer, or a number of at most that size
-LARGEST: Final = 1 << 30  # of a copy: the driver takes less than 2 GiB as its pitch
+SLOT_BYTES: Final = 16  # bytes of an argument: a pointer, or a number of at most that size
+MOST_COPY_BYTES: Final = 1 << 30  # of a copy: the driver takes less than 2 GiB as its pitch
 
 
 class Patchable(Protocol):
@@ -35,9 +35,9 @@ class OwnNode:
         self._kernel = kernel
         self._node = node
         count = len(launch.arguments)
-        self._packed = ctypes.create_string_buffer(SLOT * count)
+        self._packed = ctypes.create_string_buffer(SLOT_BYTES * count)
         start = ctypes.addressof(self._packed)
-        self._pointers = (ctypes.c_void_p * count)(*[start + SLOT * n for n in range(count)])
+        self._pointers = (ctypes.c_void_p * count)(*[start + SLOT_BYTES * n for n in range(count)])
         self._parameters = driver.kernel()
         self._parameters.kernelParams = ctypes.addressof(self._pointers)
 
@@ -57,7 +57,7 @@ class OwnNode:
         found.blockDimX, found.blockDimY, found.blockDimZ = (*launch.block, 1, 1)[:3]
         for n, argument in enumerate(launch.arguments):
             number = struct.pack("=Q", argument.data.ptr) if is_array(argument) else argument.tobytes()
-            struct.pack_into(f"{SLOT}s", packed, SLOT * n, number)
+            struct.pack_into(f"{SLOT_BYTES}s", packed, SLOT_BYTES * n, number)
 
 
 class CopiedArgument:
@@ -120,7 +120,7 @@ def baked(argument: Any) -> tuple[Any, ...]:
 
 
 def is_dense(array: Any) -> bool:
-    """Return whether one copy node can copy the array: it has no gaps, and at most `LARGEST` bytes."""
-    if not is_array(array) or not 0 < array.nbytes <= LARGEST:
+    """Return whether one copy node can copy the array: it has no gaps, and at most `MOST_COPY_BYTES` bytes."""
+    if not is_array(array) or not 0 < array.nbytes <= MOST_COPY_BYTES:
         return False
     return bool(array.flags.c_contiguous or array.flags.f_contiguous)

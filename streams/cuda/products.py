@@ -25,12 +25,12 @@ from typing import Any, Final
 
 from .replaced import replaced
 
-CUPYS: Final = "cupy_backends.cuda.libs.cublas"
+CUBLAS_MODULE: Final = "cupy_backends.cuda.libs.cublas"
 HANDLE: Final = "h"
-COMPUTE: Final = "c"
+COMPUTE_TYPE: Final = "c"
 TYPES: Final = {
     HANDLE: ctypes.c_void_p,
-    COMPUTE: ctypes.c_int,
+    COMPUTE_TYPE: ctypes.c_int,
     "i": ctypes.c_int,
     "l": ctypes.c_longlong,
     "p": ctypes.c_void_p,
@@ -46,7 +46,7 @@ FUNCTIONS: Final = {
 # A dtype in place of a compute type is read as cublasMigrateComputeType does (cublas_api.h): CUBLAS_COMPUTE_16F, 32F
 # and 64F for real and complex numbers, as numbers of cudaDataType.
 LEAST_COMPUTE_TYPE: Final = 64
-MIGRATED: Final = {2: 64, 0: 68, 4: 68, 1: 70, 5: 70}
+COMPUTE_TYPES: Final = {2: 64, 0: 68, 4: 68, 1: 70, 5: 70}
 MIB: Final = 1 << 20
 
 
@@ -118,9 +118,9 @@ class Products:
 
     def captured(self) -> AbstractContextManager[None]:
         """Make this thread's products go to cuBLAS directly, within a block that captures."""
-        if CUPYS in sys.modules:  # otherwise no product was made yet
+        if CUBLAS_MODULE in sys.modules:  # otherwise no product was made yet
             self._cupy.cuda.device.get_cublas_handle()  # one per thread; the capture could not make it
-        return replaced(CUPYS, {name: partial(self._multiply, name) for name in FUNCTIONS})
+        return replaced(CUBLAS_MODULE, {name: partial(self._multiply, name) for name in FUNCTIONS})
 
     def _multiply(self, name: str, *arguments: Any) -> None:
         if not self._handle:
@@ -128,7 +128,7 @@ class Products:
             raise RuntimeError("cuBLAS is not ready")
         function, kinds = FUNCTIONS[name]
         given = [
-            TYPES[kind](self._handle if kind == HANDLE else as_compute_type(each) if kind == COMPUTE else each)
+            TYPES[kind](self._handle if kind == HANDLE else as_compute_type(each) if kind == COMPUTE_TYPE else each)
             for kind, each in zip(kinds.replace(" ", ""), arguments, strict=True)
         ]
         self._check(function, getattr(self._library, function)(*given))
@@ -140,4 +140,4 @@ class Products:
 
 def as_compute_type(given: int) -> int:
     """The compute type that CuPy's argument denotes."""
-    return given if given >= LEAST_COMPUTE_TYPE else MIGRATED[given]
+    return given if given >= LEAST_COMPUTE_TYPE else COMPUTE_TYPES[given]

@@ -50,7 +50,7 @@ _ARGSORT: Final = ScratchFigure(
     line=Sort(2, 8 + 8 + _RADIX),  # a copy and its positions, twice
     lines=Sort(1, 8 + 8 + 8, pairs=1),  # a copy, the line of each element, its positions, pairs and positions to merge
 )
-_AREA: Final = 512  # of a work area, for each element of a small matrix: the most measured is 432
+_WORK_AREA: Final = 512  # of a work area, for each element of a small matrix: the most measured is 432
 
 
 def _of_one_line(sort: Sort) -> ScratchFigure:
@@ -137,7 +137,7 @@ def least_temporaries(op: str, metas: tuple[OperandMeta, ...], outputs: OutputMe
     kinds = {m.dtype.kind for m in tensors}
     each = figure.each + figure.floats * ("f" in kinds) + figure.complexes * ("c" in kinds)
     largest = _largest(tensors)
-    found = each * largest + min(figure.call, _AREA * largest)
+    found = each * largest + min(figure.call, _WORK_AREA * largest)
     found += _for_sort(figure, metas)
     found += figure.results * _largest(outputs) + figure.positions * _largest(metas[2:])
     return found + figure.values * sum(m.nbytes for m in metas[1:2] if isinstance(m, Meta))

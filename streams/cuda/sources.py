@@ -1,7 +1,7 @@
 """The sources of generated kernels on one device, and their compiled functions.
 
-CuPy stores the machine code on disk; here functions are found by the digests of their sources. There are at most `MOST`
-sources, since CuPy forgets nothing that it has compiled, and clients may send any number of programs.
+CuPy stores the machine code on disk; here functions are found by the digests of their sources. There are at most
+`MOST_SOURCES` sources, since CuPy forgets nothing that it has compiled, and clients may send any number of programs.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias
 
 from ..stream import LOG
 
-MOST: Final = 4096
-OPTIONS: Final = ("--fmad=false",)
+MOST_SOURCES: Final = 4096
+COMPILER_OPTIONS: Final = ("--fmad=false",)
 NAMES: Final = ("fused", "fused_packs")  # of the kernels of a block (`block_source`): element by element, and by packs
 
 Functions: TypeAlias = tuple[Any, ...]  # CuPy's, of the kernels of a source
@@ -46,7 +46,7 @@ class Sources:
 
     def _admits(self, digest: str) -> bool:
         """Return whether one more source may be compiled."""
-        if digest in self._asked or len(self._asked) >= MOST:
+        if digest in self._asked or len(self._asked) >= MOST_SOURCES:
             return False
         self._asked.add(digest)
         return True
@@ -54,7 +54,7 @@ class Sources:
     def _compile(self, digest: str, source: str, names: Sequence[str]) -> None:
         try:
             with self._current():
-                found = tuple([self._cupy.RawKernel(source, name, OPTIONS).kernel for name in names])
+                found = tuple([self._cupy.RawKernel(source, name, COMPILER_OPTIONS).kernel for name in names])
         except Exception:
             LOG.warning("a generated kernel does not compile; its ops run one by one:\n%s", source, exc_info=True)
             self.compiled[digest] = None

@@ -24,8 +24,8 @@ from .loops import NAMES, UfuncLoop, first_loop
 _LOGARITHMS: Final = ("log", "log10", "log1p", "log2", "logaddexp")
 CONTRACTED: Final = frozenset((*_LOGARITHMS, "arccos", "arccosh", "arcsinh", "arctanh", "power"))
 KINDS: Final = "biuf"  # of dtypes, in the order in which they are promoted
-OF_NUMBERS: Final[dict[Any, int]] = {bool: 0, int: 1, float: 3}  # types of numbers -> their positions there
-BITS: Final = "memcpy(&out0, &in0, sizeof(out0))"
+KIND_OF_NUMBER: Final[dict[Any, int]] = {bool: 0, int: 1, float: 3}  # types of numbers -> their positions there
+COPY_BITS: Final = "memcpy(&out0, &in0, sizeof(out0))"
 
 
 class Untraceable(Exception):  # noqa: N818 - a fact about a kernel, which nobody is told of
@@ -218,11 +218,13 @@ class Bits(TracedArray):
         self.base = base
 
     def read(self) -> int:
-        return self.recorder.record("bits", UfuncLoop((self.base.dtype,), self.dtype, BITS, ""), (self.base.read(),))
+        return self.recorder.record(
+            "bits", UfuncLoop((self.base.dtype,), self.dtype, COPY_BITS, ""), (self.base.read(),)
+        )
 
     def assign(self, source: Any) -> None:
         value = self.recorder.cast(source, self.dtype).read()
-        loop = UfuncLoop((self.dtype,), self.base.dtype, BITS, "")
+        loop = UfuncLoop((self.dtype,), self.base.dtype, COPY_BITS, "")
         self.base.value = self.recorder.record("bits", loop, (value,))
 
 
@@ -264,7 +266,7 @@ def check_numbers(operands: Sequence[Any]) -> None:
     """Untraceable if there is no tensor, or a number of a higher kind than any tensor, which would select another
     loop."""
     kinds = [KINDS.index(each.dtype.kind) for each in operands if isinstance(each, TracedArray)]
-    numbers = [OF_NUMBERS.get(dtype_of(each)) for each in operands if not isinstance(each, TracedArray)]
+    numbers = [KIND_OF_NUMBER.get(dtype_of(each)) for each in operands if not isinstance(each, TracedArray)]
     if not kinds or any(kind is None or kind > max(kinds) for kind in numbers):
         raise Untraceable
 

@@ -19,7 +19,7 @@ from ..device import KernelCall
 from ..host.fused_layout import FusedLayout
 
 BindKernel: TypeAlias = Callable[[KernelCall], tuple[BoundKernel, int]]
-ALIGNED: Final = 512  # bytes, as CuPy's blocks are
+ALIGNMENT: Final = 512  # bytes, as CuPy's blocks are
 
 
 class Unfused:
@@ -37,7 +37,7 @@ class Unfused:
         self._bind, self._most = bind, 0
         layout = FusedLayout(program, fusion, lend=True, bind=self._kernel_of)
         count = math.prod(fusion.shape)
-        sizes = (-(-part.width * count // ALIGNED) * ALIGNED for part in layout.parts)
+        sizes = (-(-part.width * count // ALIGNMENT) * ALIGNMENT for part in layout.parts)
         self._offsets = list(itertools.accumulate(sizes, initial=0))
         self._calls, self._lent = layout.calls, layout.lent
         self._apart = [(position, part, Meta.of(fusion.shape, dtype)) for position, part, dtype in layout.apart]

@@ -35,8 +35,8 @@ from .stored import StoredArray, read_into
 
 NAME: Final = "store:0"
 READERS: Final = 2
-SHARE: Final = 8  # of the quota: the largest part that freed blocks may keep
-KEEP: Final = 256 << 20  # bytes of freed blocks that keep their disk space
+FREED_FRACTION: Final = 8  # of the quota: the largest part that freed blocks may keep
+MOST_FREED_BYTES: Final = 256 << 20  # bytes of freed blocks that keep their disk space
 
 
 def _directory(value: object) -> str:
@@ -80,7 +80,9 @@ class StoreDevice(HostDevice):
             raise MetadataError(f"device {name!r} has a ceiling and no quota of which a session could have a part")
         if options.interval and not options.durable:
             raise MetadataError(f"device {name!r} has an interval and no directory of durable names (durable)")
-        super().__init__(name, options.quota, (), min(KEEP, options.quota // SHARE), late_errors=False)
+        super().__init__(
+            name, options.quota, (), min(MOST_FREED_BYTES, options.quota // FREED_FRACTION), late_errors=False
+        )
         self.segments = False
         self.computes = False
         self.ceiling = ceiling_of(options.ceiling, self.limit)

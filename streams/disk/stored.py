@@ -24,10 +24,10 @@ from ...interpreter.files.tensor_file import flat
 from ...interpreter.files.values import EntryReader, read_array, read_range
 from ...interpreter.schema.opdef import Array
 from ...interpreter.types.meta import Meta, packed_strides
-from ..device import PIECE, Buffer, Device
+from ..device import STORE_PIECE_BYTES, Buffer, Device
 from ..pool import PooledBuffer
 
-SPAN: Final = 1 << 16  # bytes of one read when elements are scattered
+SPAN_BYTES: Final = 1 << 16  # bytes of one read when elements are scattered
 
 
 class Stretch(ABC):
@@ -183,7 +183,7 @@ def _copy_pieces(stretch: Stretch, offset: int, nbytes: int, device: Device, tar
 
 def _copy_parts(stretch: Stretch, offset: int, strides: tuple[int, ...], device: Device, target: Array) -> None:
     """Copy scattered elements to a device, a few MiB at a time."""
-    if target.nbytes > PIECE and max(target.shape) > 1:
+    if target.nbytes > STORE_PIECE_BYTES and max(target.shape) > 1:
         axis = _widest(target.shape, strides)
         half = target.shape[axis] // 2
         left, right = _halves(target, axis, half)
@@ -223,7 +223,7 @@ def _pieces_in_memory(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
     """The pieces of a host array."""
     if array.flags.c_contiguous:
         yield array
-    elif array.nbytes <= PIECE:
+    elif array.nbytes <= STORE_PIECE_BYTES:
         yield np.ascontiguousarray(array)
     elif len(array) == 1:
         yield from _pieces_in_memory(array[0])
@@ -236,9 +236,9 @@ def _pieces_in_memory(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
 def _packed_pieces(stretch: Stretch, offset: int, nbytes: int) -> Iterator[NDArray[np.uint8]]:
     """Consecutive bytes; if they are the whole stretch, they are compared with its checksum."""
     read = stretch.in_order() if nbytes == stretch.nbytes else None
-    staged: NDArray[np.uint8] = np.empty(min(nbytes, PIECE), np.uint8)
-    for begin in range(0, nbytes, PIECE):
-        piece = staged[: min(PIECE, nbytes - begin)]
+    staged: NDArray[np.uint8] = np.empty(min(nbytes, STORE_PIECE_BYTES), np.uint8)
+    for begin in range(0, nbytes, STORE_PIECE_BYTES):
+        piece = staged[: min(STORE_PIECE_BYTES, nbytes - begin)]
         if read is not None:
             read(piece.data)
         else:
@@ -250,7 +250,7 @@ def _scattered_pieces(
     stretch: Stretch, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int, strides: tuple[int, ...]
 ) -> Iterator[NDArray[Any]]:
     """Elements at the given strides, in order."""
-    if math.prod(shape) * dtype.itemsize <= PIECE:
+    if math.prod(shape) * dtype.itemsize <= STORE_PIECE_BYTES:
         part: NDArray[Any] = np.empty(shape, dtype)
         gather(stretch.read, part, offset, strides)
         yield part
@@ -279,7 +279,7 @@ def gather(
     reaches = [(count - 1) * step for count, step in zip(shape, strides, strict=True)]
     low = offset + sum(reach for reach in reaches if reach < 0)
     span = sum(map(abs, reaches)) + itemsize
-    if span <= SPAN or span <= min(2 * target.nbytes, PIECE) or target.size == 1:
+    if span <= SPAN_BYTES or span <= min(2 * target.nbytes, STORE_PIECE_BYTES) or target.size == 1:
         chunk: NDArray[np.uint8] = np.empty(span, np.uint8)
         read(chunk.data, low)
         np.copyto(target, np.ndarray(shape, target.dtype, chunk, offset - low, strides))

@@ -46,7 +46,7 @@ from ...interpreter.errors import KernelError, ProtocolError, TensordError
 from ..library import CollectiveLaunch, CollectiveLibrary, Ended, Operands, SharedCommunicator, tell_nobody
 from ..links.link import NodeLink
 from ..stream import LOG
-from .states import COUNTING, DEAF, HEARD_IN, TRANSITIONS, GangEvent, State
+from .states import IGNORING_STATES, STATES_OF_WORD, TIMED_STATES, TRANSITIONS, GangEvent, State
 from .turns import Turns
 from .words import Heard, SaidWord, Word
 
@@ -167,7 +167,7 @@ class Gang:
 
     def _move(self, event: GangEvent) -> None:
         self.state = TRANSITIONS[self.state, event]
-        if self.state in COUNTING:
+        if self.state in TIMED_STATES:
             self.since = self.since or perf_counter_ns()
         else:
             self.since = 0
@@ -196,11 +196,11 @@ class Gang:
 
     def _heard(self, other: str, word: Word, digest: bytes, id_: bytes) -> None:
         """Another node has said a word."""
-        if self.state in DEAF:
+        if self.state in IGNORING_STATES:
             return
         if digest != self.meeting.digest:
             self._fail(ProtocolError(f"{self.launch.label}: {other} was told to launch something else"))
-        elif self.state not in HEARD_IN[word] or (word is Word.GRANTED and [other] != list(self._unasked()[:1])):
+        elif self.state not in STATES_OF_WORD[word] or (word is Word.GRANTED and [other] != list(self._unasked()[:1])):
             self._fail(ProtocolError(f"{self.launch.label}: {other} said {word.name} out of turn"))
         else:
             self._take(other, word, id_)
@@ -301,7 +301,7 @@ class Gang:
 
     def _fail(self, error: TensordError) -> None:
         """The launch failed, here or on another node: tell all nodes, and abort a launch that was begun."""
-        if self.state in DEAF:
+        if self.state in IGNORING_STATES:
             return
         before, self._error = self.state, error
         self._move(GangEvent.FAILED)

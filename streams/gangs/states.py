@@ -1,7 +1,7 @@
 """The states of a launch on one node, and the only table of their transitions.
 
 The node whose name is first *leads*; all others *follow*. A word of another node that is not legal in a state
-(`HEARD_IN`) fails the launch, and changes nothing else.
+(`STATES_OF_WORD`) fails the launch, and changes nothing else.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TRANSITIONS: Final[dict[tuple[State, GangEvent], State]] = {
     (S.ABORTING, E.ENDED): S.OVER,
     (S.ABORTING, E.BROKEN): S.OVER,
 }
-HEARD_IN: Final[dict[Word, frozenset[State]]] = {
+STATES_OF_WORD: Final[dict[Word, frozenset[State]]] = {
     Word.READY: frozenset({S.GATHERING}),
     Word.TURN: frozenset({S.GATHERING}),
     Word.GRANTED: frozenset({S.HOLDING}),
@@ -64,5 +64,5 @@ HEARD_IN: Final[dict[Word, frozenset[State]]] = {
     Word.ENDED: frozenset({S.LAUNCHED, S.ENDED}),
     Word.END: frozenset({S.ENDED}),
 }
-DEAF: Final = frozenset({S.ABORTING, S.OVER})  # words are ignored here
-COUNTING: Final = frozenset({S.HOLDING, S.LAUNCHED, S.ABORTING})  # a long wait here is a hang
+IGNORING_STATES: Final = frozenset({S.ABORTING, S.OVER})  # words are ignored here
+TIMED_STATES: Final = frozenset({S.HOLDING, S.LAUNCHED, S.ABORTING})  # a long wait here is a hang

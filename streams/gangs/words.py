@@ -25,11 +25,11 @@ import numpy as np
 from ...interpreter.collectives.over_nodes import VALUES_PER_LAUNCH, transfer_of
 from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta
-from ..library import ID
+from ..library import ID_BYTES
 from ..links.link import NodeLink
 
-DIGEST: Final = 32  # bytes
-FORM: Final = Meta.of((DIGEST + ID,), "uint8")
+DIGEST_BYTES: Final = 32  # bytes
+WORD_META: Final = Meta.of((DIGEST_BYTES + ID_BYTES,), "uint8")
 
 
 class Word(IntEnum):
@@ -68,8 +68,8 @@ class SaidWord:
             if error is not None:
                 failed(error)
 
-        content = np.frombuffer(digest + id_.ljust(ID, b"\0"), np.uint8)
-        self.link.offer(self.transfer, FORM, content, done)
+        content = np.frombuffer(digest + id_.ljust(ID_BYTES, b"\0"), np.uint8)
+        self.link.offer(self.transfer, WORD_META, content, done)
 
     def withdraw(self, error: TensordError) -> None:
         """Fail the word's transfer: it is not said, or no longer counts."""
@@ -88,7 +88,7 @@ class Heard:
 
     def listen(self, heard: Callable[[bytes, bytes], None], failed: Callable[[TensordError], None]) -> None:
         """Call `heard` with the digest and the id."""
-        content = np.zeros(FORM.shape, np.uint8)
+        content = np.zeros(WORD_META.shape, np.uint8)
 
         def done(error: TensordError | None) -> None:
             self.over = True
@@ -96,9 +96,9 @@ class Heard:
                 failed(error)
             else:
                 text = content.tobytes()
-                heard(text[:DIGEST], text[DIGEST:].rstrip(b"\0"))
+                heard(text[:DIGEST_BYTES], text[DIGEST_BYTES:].rstrip(b"\0"))
 
-        self.link.take(self.transfer, FORM, content, done)
+        self.link.take(self.transfer, WORD_META, content, done)
 
     def withdraw(self, error: TensordError) -> None:
         """Stop waiting for the word."""

@@ -33,9 +33,9 @@ from ...interpreter.schema.opdef import UNCOUNTED_BYTES, find
 from ...interpreter.types.meta import Shape
 from .fused_layout import FusedExtent, FusedLayout, extent_of
 
-CACHE: Final = 1 << 19  # bytes that a piece reads and writes: a part of a core's own cache
-LARGEST: Final = 4 * CACHE  # bytes of scratch that may be kept
-MOST: Final = 16  # blocks of scratch that may be kept: one for each thread, on most machines
+PIECE_BYTES: Final = 1 << 19  # bytes that a piece reads and writes: a part of a core's own cache
+MOST_SCRATCH_BYTES: Final = 4 * PIECE_BYTES  # bytes of scratch that may be kept
+MOST_SCRATCH_BLOCKS: Final = 16  # blocks of scratch that may be kept: one for each thread, on most machines
 GRAIN: Final = 1 << 10  # elements
 _ALIGNED: Final = 64  # bytes
 
@@ -43,7 +43,7 @@ Index: TypeAlias = tuple[slice, ...]  # of the leading axes
 # For each piece: its shape, and the positions and indices of the arguments that have a part in the piece.
 Pieces: TypeAlias = list[tuple[Shape, list[tuple[int, Index | slice]]]]
 Memory: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
-SPARE: Final[list[Memory]] = []  # unused scratch, shared by all kernels
+SPARE_SCRATCH: Final[list[Memory]] = []  # unused scratch, shared by all kernels
 
 
 class FusedKernel:
@@ -155,16 +155,16 @@ class Cut:
 def taken(nbytes: int) -> Memory:
     """Scratch of at least `nbytes` bytes; preferably scratch that an earlier call has left in the cache."""
     try:
-        memory = SPARE.pop()
+        memory = SPARE_SCRATCH.pop()
     except IndexError:
-        return np.empty(max(nbytes, CACHE), np.uint8)
+        return np.empty(max(nbytes, PIECE_BYTES), np.uint8)
     return memory if memory.size >= nbytes else np.empty(nbytes, np.uint8)
 
 
 def give_back(memory: Memory) -> None:
     """Return scratch that a call no longer needs."""
-    if memory.size <= LARGEST and len(SPARE) < MOST:
-        SPARE.append(memory)
+    if memory.size <= MOST_SCRATCH_BYTES and len(SPARE_SCRATCH) < MOST_SCRATCH_BLOCKS:
+        SPARE_SCRATCH.append(memory)
 
 
 def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
@@ -213,7 +213,7 @@ def length_of_pieces(program: Program, fusion: Fusion, width: int) -> int:
     """The elements of a piece: as many as fit in the cache, while temporaries of kernels are too small to count."""
     metas = [meta for n in (*fusion.inputs, *fusion.outputs) if n >= 0 and (meta := program.metas[n]) is not None]
     width += sum(meta.dtype.itemsize for meta in metas if meta.shape == fusion.shape)
-    length = CACHE // width
+    length = PIECE_BYTES // width
     for step in (program.steps[position] for position in fusion.steps):
         taken = temporaries_of(program, step)
         if taken:

@@ -32,8 +32,8 @@ from .fused_kernel import FusedKernel
 Memory: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 GIB: Final = 1 << 30
-SHARED: Final = 1 << 22  # element operations from which threads share a fusion: some 500 us
-PARTS: Final = 2  # of a shared fusion for each thread, so that a slow thread delays the others less
+SHARED_WORK: Final = 1 << 22  # element operations from which threads share a fusion: some 500 us
+PARTS_PER_THREAD: Final = 2  # of a shared fusion for each thread, so that a slow thread delays the others less
 
 
 def physical_memory() -> int:
@@ -74,9 +74,9 @@ class HostDevice(PooledDevice):
     def fuse(self, program: Program, fusion: Fusion, work: int) -> FusionKernel:
         """Fuse as `Device.fuse` says: piece by piece, and shared by threads if the fusion is large."""
         fused, helpers = FusedKernel(program, fusion), self.helpers
-        if helpers is None or work < SHARED:
+        if helpers is None or work < SHARED_WORK:
             return fused
-        return InParts(fused.split(PARTS * (helpers.size + 1)), helpers)
+        return InParts(fused.split(PARTS_PER_THREAD * (helpers.size + 1)), helpers)
 
     def open_streams(self, sink: Sink, compute: int = 1, *, may_inline: bool = True) -> None:
         """Open `compute` compute streams, and one stream for copies of each kind, each with a thread. Called once, at

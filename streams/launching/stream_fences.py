@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 _MOST_FREE: Final = 64  # unused events of one device that are kept
-_STAMPING: Final = threading.Lock()
+_STAMP_LOCK: Final = threading.Lock()
 
 
 class Losable(Protocol):
@@ -90,7 +90,7 @@ class StreamFence:
             self._stamp()
 
     def _stamp(self) -> None:
-        with _STAMPING:
+        with _STAMP_LOCK:
             now = self._events.clock()
             unknown = [self]
             while unknown:

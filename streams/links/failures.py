@@ -13,9 +13,9 @@ from typing import Final, Generic, TypeVar
 
 from ...interpreter.errors import TensordError
 
-MOST: Final = 1 << 16
-SHARES: Final = 16  # a client's share is one part of this many
-CLIENT: Final = 8  # bytes of a transfer's name that belong to its client
+MOST_FAILURES: Final = 1 << 16
+CLIENT_SHARES: Final = 16  # a client's share is one part of this many
+CLIENT_BYTES: Final = 8  # bytes of a transfer's name that belong to its client
 
 K = TypeVar("K", bound=Hashable)
 
@@ -29,7 +29,7 @@ class ByClient(Generic[K]):
         self._largest = b""  # the client last seen with more than its share
 
     def add(self, key: K, transfer: bytes) -> None:
-        client = transfer[:CLIENT]
+        client = transfer[:CLIENT_BYTES]
         self._transfers[key] = transfer
         own = self._of.setdefault(client, OrderedDict())
         own[key] = None
@@ -37,7 +37,7 @@ class ByClient(Generic[K]):
             self._largest = client
 
     def remove(self, key: K) -> None:
-        client = self._transfers.pop(key)[:CLIENT]
+        client = self._transfers.pop(key)[:CLIENT_BYTES]
         own = self._of[client]
         del own[key]
         if not own:
@@ -48,7 +48,7 @@ class ByClient(Generic[K]):
         if len(self._transfers) <= most:
             return None
         largest = self._of.get(self._largest, ())
-        return next(iter(largest if len(largest) > most // SHARES else self._transfers))
+        return next(iter(largest if len(largest) > most // CLIENT_SHARES else self._transfers))
 
 
 class TransferFailures:
@@ -62,7 +62,7 @@ class TransferFailures:
         if transfer not in self._errors:
             self._by_client.add(transfer, transfer)
         self._errors[transfer] = error
-        oldest = self._by_client.to_forget(MOST)
+        oldest = self._by_client.to_forget(MOST_FAILURES)
         if oldest is not None:
             self.pop(oldest)
 

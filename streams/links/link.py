@@ -31,7 +31,7 @@ OnEnd: TypeAlias = Callable[[TensordError | None], None]
 Merge: TypeAlias = Callable[[int, Array], None]  # takes the index of a piece's first element, and its elements
 Into: TypeAlias = Any  # the destination of a value: an Array, or a Merge
 
-SMALL: Final = 64 << 10  # bytes of a value that may be sent before the receiver has memory
+SMALL_BYTES: Final = 64 << 10  # bytes of a value that may be sent before the receiver has memory
 
 
 class NodeLink(Protocol):

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from ..stream import LOG
 from .exchange import Exchange
 from .in_memory import InMemory
-from .link import SMALL
+from .link import SMALL_BYTES
 
 
 class Carrier:
@@ -23,7 +23,7 @@ class Carrier:
         self._closed = False
 
     def __call__(self, nbytes: int, step: Callable[[], None]) -> None:
-        if nbytes <= SMALL or not self._started():
+        if nbytes <= SMALL_BYTES or not self._started():
             step()
         else:
             self._steps.put(step)

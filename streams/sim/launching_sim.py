@@ -28,7 +28,7 @@ from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import Array, BoundKernel
 from ...interpreter.types.meta import Meta
-from ..device import LOOKS, PIECE, Buffer, FusionKernel, KernelCall
+from ..device import MOST_ATTEMPTS, STORE_PIECE_BYTES, Buffer, FusionKernel, KernelCall
 from ..faults import Fault, FaultKind
 from ..launching.launch_stream import LaunchStream
 from ..launching.launcher import Launcher
@@ -38,7 +38,7 @@ from ..stream import Sink, StreamKind, Task
 from .sim import SimDevice, SimOptions, owner_of
 from .sim_queue import Gate, SimEvent, SimQueue
 
-LARGE: Final = 1_000_000  # element operations, or bytes of a copy, from which a check does not compute
+LARGE_WORK: Final = 1_000_000  # element operations, or bytes of a copy, from which a check does not compute
 
 
 class LaunchedFusion:
@@ -116,7 +116,7 @@ class LaunchingSimDevice(SimDevice):
         """A kernel that appends the given one to the current stream. A kernel that may raise waits, and computes at
         once."""
         blocking, faults, main = self.options.launch_blocking, self.faults, self._main
-        current, order, large = self._launcher.launching, self.order, work > LARGE
+        current, order, large = self._launcher.launching, self.order, work > LARGE_WORK
         delay = int(self.time_of(work) * 1e9)
 
         def launch(*arrays: Any) -> None:
@@ -154,7 +154,7 @@ class LaunchingSimDevice(SimDevice):
         number = self.order.issued + 1 if stream is None else 0
         if self.faults.armed and stream is not None and burst is not None:
             span += self._meet(stream.raw, burst.tasks[-1].label)
-        self._queue().launch(copy_array, (target, source), span, number, large=target.nbytes > LARGE)
+        self._queue().launch(copy_array, (target, source), span, number, large=target.nbytes > LARGE_WORK)
 
     def _meet(self, queue: SimQueue, label: str, number: int = 0) -> int:
         """Apply the fault that hits a launch, if any; returns the nanoseconds that it adds. `number`: of a launch at
@@ -221,7 +221,7 @@ class LaunchingSimDevice(SimDevice):
         queue.launch(copy_array, (staged, source), span, number)
         position = queue.record()
         try:
-            for _ in range(LOOKS):
+            for _ in range(MOST_ATTEMPTS):
                 if position.reach(wait=False):
                     queue.check()
                     target[...] = staged
@@ -246,11 +246,11 @@ class LaunchingSimDevice(SimDevice):
         merge = getattr(np, function)
 
         def launch(base: Array, piece: Array, out: Array) -> None:
-            stream.queue.launch(partial(merge, out=out), (base, piece), large=out.nbytes > LARGE)
+            stream.queue.launch(partial(merge, out=out), (base, piece), large=out.nbytes > LARGE_WORK)
 
         if receive is None:
             span = self._span_of_reading(source)
-            stream.queue.launch(partial(merge, out=target), (base, source), span, large=target.nbytes > LARGE)
+            stream.queue.launch(partial(merge, out=target), (base, source), span, large=target.nbytes > LARGE_WORK)
         else:
             merge_in_pieces(self, (target, base, source), launch, receive, stream)
 
@@ -262,9 +262,9 @@ class LaunchingSimDevice(SimDevice):
 
     def drain(self, source: Array, write: Callable[[NDArray[np.uint8], int], None]) -> None:
         queue, flat = self._queue(), source.reshape(-1).view("uint8")
-        staged: NDArray[np.uint8] = np.empty(min(source.nbytes, PIECE), np.uint8)
-        for begin in range(0, source.nbytes, PIECE):
-            piece = staged[: min(PIECE, source.nbytes - begin)]
+        staged: NDArray[np.uint8] = np.empty(min(source.nbytes, STORE_PIECE_BYTES), np.uint8)
+        for begin in range(0, source.nbytes, STORE_PIECE_BYTES):
+            piece = staged[: min(STORE_PIECE_BYTES, source.nbytes - begin)]
             self.copy_out(flat[begin : begin + len(piece)], piece)
             queue.synchronize()
             write(piece, begin)

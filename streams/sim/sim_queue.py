@@ -29,7 +29,7 @@ import numpy as np
 from ..host.host import Memory
 
 POISON: Final = 0xA5
-MOMENT: Final = 200_000  # nanoseconds for which a thread that only checks may compute
+CHECK_NS: Final = 200_000  # nanoseconds for which a thread that only checks may compute
 Run: TypeAlias = Callable[..., object]
 Item: TypeAlias = tuple[Run, Sequence[Any], int, int, int, bool]
 
@@ -197,7 +197,7 @@ class SimQueue:
         """
         while not position.done and self.owner.broken is None and self._working.acquire(blocking=wait):
             try:
-                obstacle = self.compute(position, perf_counter_ns() + MOMENT, wait=wait)
+                obstacle = self.compute(position, perf_counter_ns() + CHECK_NS, wait=wait)
             finally:
                 self._working.release()
             if not wait:

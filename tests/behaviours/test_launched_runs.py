@@ -16,7 +16,7 @@ from tensord.streams.launching.launcher import Launcher
 from tensord.vm.model.linked import SessionProgram
 from tensord.vm.routines.compiling.recipe import ARENA
 from tensord.vm.routines.running.segment import LARGEST_IDLE_ARENA
-from tensord.vm.scheduler.fences import MOST, OFTEN
+from tensord.vm.scheduler.fences import FENCE_INTERVAL, MOST_AHEAD
 
 from ..streams.fake_cuda.gpu import Gpu
 from ..streams.fake_cuda.module import installed
@@ -207,7 +207,7 @@ def test_a_session_whose_runs_are_too_far_ahead_is_held_back_and_others_go_on(
         sim.flush()
         assert session.flooded
         assert launches is not None
-        assert launches.order.issued - launches.order.reached <= MOST + OFTEN + 100
+        assert launches.order.issued - launches.order.reached <= MOST_AHEAD + FENCE_INTERVAL + 100
         with td.connect(MACHINE) as other:
             assert (other.asarray(ONES, device="cpu:0") + 1.0).numpy()[0] == 2.0
     assert x.numpy()[0] == 801.0

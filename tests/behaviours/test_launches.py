@@ -18,7 +18,7 @@ from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.streams.cuda.cuda import MOST_AXES, CudaDevice
 from tensord.streams.launching.launcher import Launcher
-from tensord.vm.scheduler.fences import AHEAD_NS, MOST, OFTEN
+from tensord.vm.scheduler.fences import EXCLUSIVE_NS, FENCE_INTERVAL, MOST_AHEAD
 
 from ..streams.fake_cuda.gpu import Gpu, IllegalAddress, illegal_address
 from ..streams.fake_cuda.module import installed
@@ -139,13 +139,13 @@ def test_a_task_that_waits_for_room_leaves_the_fences_to_threads_that_look(
     machine = machine_of(session)
     monkeypatch.setattr(machine, "await_credit", lambda _session: None)
     hold(gpu, session)
-    for _ in range(MOST + OFTEN):
+    for _ in range(MOST_AHEAD + FENCE_INTERVAL):
         x = x + one
     session._core.outbox.flush_if_free()
     assert not session._core.transport.has_room(0.5)
     assert not machine.engine.unwatched
     gpu.release("compute")
-    assert x.numpy()[0] == MOST + OFTEN + 1
+    assert x.numpy()[0] == MOST_AHEAD + FENCE_INTERVAL + 1
 
 
 @pytest.mark.parametrize("others", [0, 1])
@@ -155,7 +155,7 @@ def test_how_far_ahead_goes_by_the_time_that_kernels_take(gpu: Gpu, session: Any
     session.sync()
     launches = machine_of(session).engine.tiers["cuda:0"].launches
     assert launches is not None
-    launches.least, launches.pace = 0, 1024 / (AHEAD_NS / 8)
+    launches.least, launches.pace = 0, 1024 / (EXCLUSIVE_NS / 8)
     if others:
         machine_of(session).engine.tiers["cuda:0"].users.update({object(): None})  # type: ignore[dict-item]
     launches.halt = 0
@@ -397,9 +397,9 @@ def test_what_is_sent_while_a_session_is_flooded_keeps_its_order(
     hold(gpu, session)
     ops = 0
     while not machine_of(session).engine.held:  # a batch that is sent once the session is flooded
-        assert ops < 4 * MOST
+        assert ops < 4 * MOST_AHEAD
         x, ops = x + one, ops + 1
-        if ops > MOST:
+        if ops > MOST_AHEAD:
             session._core.outbox.flush_if_free()
     gpu.release("compute")
     while gpu.step():
@@ -659,17 +659,17 @@ def test_who_launches_too_far_ahead_waits(launching: Launching) -> None:
 
     def run() -> None:
         y = x
-        for _ in range(4 * MOST):
+        for _ in range(4 * MOST_AHEAD):
             y = y + x
-        assert y.numpy()[0] == 1 + 4 * MOST
+        assert y.numpy()[0] == 1 + 4 * MOST_AHEAD
         done.set()
 
     thread = threading.Thread(target=run)
     with launching.holding():
         thread.start()
-        until(session, lambda: order.issued - order.reached >= MOST)
+        until(session, lambda: order.issued - order.reached >= MOST_AHEAD)
         assert not done.wait(0.1)
-        assert order.issued - order.reached <= MOST + OFTEN
+        assert order.issued - order.reached <= MOST_AHEAD + FENCE_INTERVAL
     thread.join(2 * WAIT)
     assert done.is_set()
 

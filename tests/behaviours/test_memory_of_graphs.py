@@ -11,7 +11,7 @@ import pytest
 
 import tensord as td
 from tensord.streams.cuda import cuda as cuda_device
-from tensord.streams.graph import NODE
+from tensord.streams.graph import NODE_BYTES
 from tensord.vm.routines.running.graphing import GRAPHS, SHORT
 
 from ..streams.fake_cuda.gpu import Gpu
@@ -80,7 +80,7 @@ def test_a_graph_counts_and_what_it_had_is_free_when_it_has_gone(gpu: Gpu, sessi
     routine = session.routine(small, passes="none")
     until_graph(gpu, session, partial(routine, x))
     row = graph_in(routine)
-    assert kept(session) == row["bytes"] + NODE * row["nodes"]
+    assert kept(session) == row["bytes"] + NODE_BYTES * row["nodes"]
     (rows,) = [pool for pool in held_pools(session) if pool["device"] == "cuda:0"]
     assert rows["unaccounted"] == 0
     assert_sound(session)
@@ -115,7 +115,7 @@ def test_graphs_are_given_up_for_a_value_that_finds_no_room(gpu: Gpu, session: A
 
 
 def test_a_segment_whose_graphs_find_no_room_says_so_and_runs(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_device, "GRAPHS", LIMIT)  # one byte for all graphs
+    monkeypatch.setattr(cuda_device, "GRAPH_FRACTION", LIMIT)  # one byte for all graphs
     x = put(session, np.arange(16))
     routine = session.routine(small, passes="none")
     for _ in range(20 * GRAPHS):
@@ -135,7 +135,7 @@ def test_the_graph_that_was_idle_for_longest_goes_first(
     each = kept(session)
     until_graph(gpu, session, lambda: second(x))
     first(x).wait()
-    monkeypatch.setattr(cuda_device, "GRAPHS", LIMIT / (2 * each))  # room for two
+    monkeypatch.setattr(cuda_device, "GRAPH_FRACTION", LIMIT / (2 * each))  # room for two
     until_graph(gpu, session, lambda: third(x))
     assert kept(session) <= 2 * each
     gpu.calls.clear()

@@ -13,7 +13,7 @@ from tensord.interpreter.errors import TensordError
 from tensord.interpreter.wire.messages import Fetch, Release, Upload, encode_message
 from tensord.interpreter.wire.node_messages import Recv, Send
 from tensord.streams.links.in_memory import pair
-from tensord.streams.links.link import SMALL
+from tensord.streams.links.link import SMALL_BYTES
 from tensord.vm.machine import VirtualMachine
 from tensord.vm.tracing.link_labels import OFFER, LinkLabel
 
@@ -65,7 +65,7 @@ def clients() -> Iterator[tuple[Client, Client]]:
 
 @each_case("to", ["cpu:0", "sim:0", "sim:1"])
 @each_case("source", ["cpu:0", "sim:0", "sim:1"])
-@each_case("elements", [1, SMALL])
+@each_case("elements", [1, SMALL_BYTES])
 def test_a_value_goes_from_any_device_to_any(clients, source: str, to: str, elements: int) -> None:
     first, second = clients
     values, name = np.arange(float(elements)), f"{source}{to}{elements:5}"[:16].ljust(16).encode()

@@ -16,7 +16,7 @@ from tensord.interpreter.schema.opdef import REGISTRY, OpDef, find, lacking
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.cuda.own_kernel import OwnKernel
 from tensord.streams.device import KernelCall
-from tensord.streams.graph import NODE, GraphRefusal, LaunchGraph, Moving
+from tensord.streams.graph import NODE_BYTES, GraphRefusal, LaunchGraph, Moving
 
 from ..streams.conftest import Reports
 from ..streams.cuda.on_launcher import OnLauncher
@@ -58,7 +58,7 @@ class Proof:
         self.on.launch(graph)
         assert self.bits(y) == listed, "the graph gives other bits than the list"
         taken = (before - self.free() - graph.nbytes) / graph.nodes
-        self.given.record.figure("memory of the driver's for a node", round(taken), "bytes", counted=NODE)
+        self.given.record.figure("memory of the driver's for a node", round(taken), "bytes", counted=NODE_BYTES)
         if isinstance(add, OwnKernel):
             assert graph.nodes == self.length
             self.patched(graph, add, calls)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensord.interpreter.errors import CancelledError, DeviceMemoryError, KernelError, QuotaError, TensordError
 from tensord.interpreter.opcodes import Opcode
-from tensord.vm.admission.cancellation import PIECE
+from tensord.vm.admission.cancellation import HANDLES_PER_STEP
 from tensord.vm.memory import reservation
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
@@ -37,7 +37,7 @@ Root = tuple[str, str | None, str | None]
 def check(
     program: Program,
     seed: int | None = None,
-    piece: int = PIECE,
+    piece: int = HANDLES_PER_STEP,
     expected: Expected | None = None,
     seen: Counter[str] | None = None,
 ) -> list[str]:

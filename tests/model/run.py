@@ -28,7 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tensord.interpreter.collectives import choice, ring
 from tensord.streams import merging
-from tensord.vm.admission.cancellation import PIECE
+from tensord.vm.admission.cancellation import HANDLES_PER_STEP
 
 from ..streams.fake_cuda.gpu import Gpu
 from ..streams.fake_cuda.module import installed
@@ -50,13 +50,13 @@ def small_chunks(seed: int) -> Iterator[None]:
     with (
         patch.object(choice, "MIN_CHUNK_BYTES", chunk),
         patch.object(ring, "SLICED_CHUNK_BYTES", slices),
-        patch.object(merging, "MERGED", 16),
+        patch.object(merging, "MERGE_PIECE_BYTES", 16),
     ):
         yield
 
 
 def problems_of(
-    program: Program, piece: int = PIECE, expected: Expected | None = None, seen: Counter[str] | None = None
+    program: Program, piece: int = HANDLES_PER_STEP, expected: Expected | None = None, seen: Counter[str] | None = None
 ) -> list[str]:
     """The problems of a run of the program, including an exception that it raises."""
     try:
@@ -80,7 +80,7 @@ def make(
 def failures(
     seeds: Iterable[int],
     devices: Devices = SIMS,
-    piece: int = PIECE,
+    piece: int = HANDLES_PER_STEP,
     seen: Counter[str] | None = None,
     *,
     crowded: bool = False,
@@ -141,7 +141,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="random programs against the serial engine")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--piece", type=int, default=PIECE, help="handles of ended sessions that are released at once")
+    parser.add_argument(
+        "--piece", type=int, default=HANDLES_PER_STEP, help="handles of ended sessions that are released at once"
+    )
     parser.add_argument("--shrink", action="store_true", help="shorten the programs that fail")
     parser.add_argument("--gpus", action="store_true", help="on CUDA devices over a fake of CUDA's runtime")
     parser.add_argument("--launching", action="store_true", help="on sim devices that launch")

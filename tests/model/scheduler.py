@@ -34,7 +34,7 @@ from tensord.streams.disk.store import StoreOptions
 from tensord.streams.faults import Fault
 from tensord.streams.host.cpu import CpuOptions
 from tensord.streams.sim.sim import SimOptions
-from tensord.vm.admission.cancellation import PIECE
+from tensord.vm.admission.cancellation import HANDLES_PER_STEP
 from tensord.vm.engine import Engine, may_go_on
 from tensord.vm.model.session import HostCallAnswer, VmSession, rest_of_run
 from tensord.vm.reporting.invariants import violations
@@ -131,7 +131,7 @@ class Machine:
         limits: dict[str, int] | None = None,
         *,
         strict: bool = False,
-        piece: int = PIECE,
+        piece: int = HANDLES_PER_STEP,
     ) -> None:
         world = program.world
         self.peer = world.peer

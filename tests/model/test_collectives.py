@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tensord.vm.admission.cancellation import PIECE
+from tensord.vm.admission.cancellation import HANDLES_PER_STEP
 from tensord.vm.admission.collective_group import CollectiveGroup
 
 from ..compiled import replaces_parts
@@ -32,7 +32,7 @@ def wrong_in(seeds: tuple[int, ...], devices: Devices, *, crowded: bool, seen: C
     for seed in seeds:
         with small_chunks(seed):
             for _, problems in failures((seed,), devices, seen=seen, crowded=crowded, collects=True):
-                again = REPLAY.format(seed=seed, piece=PIECE)
+                again = REPLAY.format(seed=seed, piece=HANDLES_PER_STEP)
                 found.append(f"{again} --collectives{' --crowded' * crowded}\n    {problems[0]}")
     return found
 

@@ -10,7 +10,7 @@ import pytest
 from tensord.streams.launching import launcher
 from tensord.streams.launching.launch_stream import Burst, LaunchStream
 from tensord.streams.stream import StreamKind
-from tensord.vm.admission.cancellation import PIECE
+from tensord.vm.admission.cancellation import HANDLES_PER_STEP
 from tensord.vm.admission.inline_launches import InlineLaunches
 from tensord.vm.scheduler.fences import Fences
 
@@ -25,7 +25,9 @@ FIRST = (2, 39, 10, 13)  # short programs that show all of the mutants together
 
 def test_random_programs_on_gpus_give_what_serial_execution_gives() -> None:
     wrong = failures(range(PROGRAMS), GPUS)
-    text = "\n".join(f"{REPLAY.format(seed=seed, piece=PIECE)} --gpus\n    {problems[0]}" for seed, problems in wrong)
+    text = "\n".join(
+        f"{REPLAY.format(seed=seed, piece=HANDLES_PER_STEP)} --gpus\n    {problems[0]}" for seed, problems in wrong
+    )
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
 
 

@@ -10,7 +10,7 @@ import pytest
 from tensord.streams.launching.launch_stream import LaunchStream
 from tensord.streams.sim.launching_sim import LaunchingSimDevice
 from tensord.streams.sim.sim_queue import SimQueue
-from tensord.vm.admission.cancellation import PIECE
+from tensord.vm.admission.cancellation import HANDLES_PER_STEP
 from tensord.vm.admission.inline_launches import InlineLaunches
 from tensord.vm.scheduler.fences import Fences
 
@@ -28,7 +28,7 @@ def test_random_programs_give_what_serial_execution_gives(programs: int, crowded
     seen: Counter[str] = Counter()
     wrong = failures(range(programs), LAUNCHING, seen=seen, crowded=crowded)
     text = "\n".join(
-        f"{REPLAY.format(seed=seed, piece=PIECE)} --launching{' --crowded' * crowded}\n    {problems[0]}"
+        f"{REPLAY.format(seed=seed, piece=HANDLES_PER_STEP)} --launching{' --crowded' * crowded}\n    {problems[0]}"
         for seed, problems in wrong
     )
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"

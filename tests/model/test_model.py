@@ -17,7 +17,7 @@ import pytest
 from tensord.interpreter.programs.passes.table import apply
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
-from tensord.vm.admission.cancellation import PIECE
+from tensord.vm.admission.cancellation import HANDLES_PER_STEP
 from tensord.vm.reporting.memory.extents import CHECKPOINT, LEFT_OPEN, MAPPED, RUNS, SORTS, TEMPORARIES
 
 from .check import check
@@ -56,7 +56,7 @@ def test_random_programs_give_what_serial_execution_gives() -> None:
     seen: Counter[str] = Counter()
     wrong = [
         f"{REPLAY.format(seed=seed, piece=piece)}\n    {problems[0]}"
-        for seeds, piece in ((PROGRAMS, PIECE), (OTHERS, 1))
+        for seeds, piece in ((PROGRAMS, HANDLES_PER_STEP), (OTHERS, 1))
         for seed, problems in failures(seeds, piece=piece, seen=seen)
     ]
     assert not wrong, "\n".join([f"{len(wrong)} programs went wrong; to run them again:", *wrong])
@@ -72,7 +72,7 @@ def test_random_programs_run_in_a_fifth_of_the_memory_that_they_need() -> None:
     seen: Counter[str] = Counter()
     wrong = failures(CROWDED, seen=seen, crowded=True)
     text = "\n".join(
-        f"{REPLAY.format(seed=seed, piece=PIECE)} --crowded\n    {problems[0]}" for seed, problems in wrong
+        f"{REPLAY.format(seed=seed, piece=HANDLES_PER_STEP)} --crowded\n    {problems[0]}" for seed, problems in wrong
     )
     assert not wrong, f"{len(wrong)} programs went wrong; to run them again:\n{text}"
     assert seen["evicted"] > len(CROWDED) // 4
@@ -103,7 +103,7 @@ def test_random_programs_with_host_calls_give_what_serial_execution_gives() -> N
         for step in (step for step in program.steps if step.kind == "HOSTCALL"):
             ids, outputs, _, device, way = step.fields
             found.update({way, f"{len(ids)} operands", f"{len(outputs)} results", f"on {device[:3]}"})
-        wrong += [f"seed {seed}: {problem}" for problem in problems_of(program, PIECE, expected)[:1]]
+        wrong += [f"seed {seed}: {problem}" for problem in problems_of(program, HANDLES_PER_STEP, expected)[:1]]
     assert not wrong, "\n".join(wrong)
     wanted = {*WAYS, "0 operands", "1 operands", "2 operands", "1 results", "2 results", "on cpu", "on sim"}
     assert wanted <= found.keys(), found

@@ -44,7 +44,7 @@ def run_on(device: Any, reports: Any, work: Callable[[], object]) -> Any:
 def test_a_merge_gives_what_the_function_gives(
     open_device: Any, reports: Any, monkeypatch: Any, kind: str, options: Any, function: str, pieces: bool
 ) -> None:
-    monkeypatch.setattr(merging, "MERGED", 4 * 16)  # 16 elements: a piece is two rows
+    monkeypatch.setattr(merging, "MERGE_PIECE_BYTES", 4 * 16)  # 16 elements: a piece is two rows
     one, two = (open_device(f"{kind}:{n}", **options) for n in range(2))
     rng = np.random.default_rng(1)
     mine, theirs = (rng.standard_normal(SHAPE).astype("float32") for _ in range(2))
@@ -60,7 +60,7 @@ def test_a_merge_gives_what_the_function_gives(
 def test_a_stream_keeps_one_buffer_of_one_piece(
     open_device: Any, reports: Any, monkeypatch: Any, kind: str, options: Any
 ) -> None:
-    monkeypatch.setattr(merging, "MERGED", 4 * 16)
+    monkeypatch.setattr(merging, "MERGE_PIECE_BYTES", 4 * 16)
     made: list[int] = []
     one, two = (open_device(f"{kind}:{n}", **options) for n in range(2))
     workspace = one.workspace

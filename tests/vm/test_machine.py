@@ -20,13 +20,13 @@ from tensord.interpreter.concurrency.interrupts import SHIELD
 from tensord.interpreter.concurrency.leader_followers import NEVER
 from tensord.interpreter.concurrency.shielded_lock import ShieldedLock
 from tensord.vm import machine as module
-from tensord.vm.admission.cancellation import PIECE
+from tensord.vm.admission.cancellation import HANDLES_PER_STEP
 from tensord.vm.failures import Failures
 from tensord.vm.log import log
 from tensord.vm.machine import VirtualMachine
 from tensord.vm.model.directory import Leaving
 from tensord.vm.reporting.locations import LocationTexts
-from tensord.vm.scheduler.fences import MOST as AHEAD
+from tensord.vm.scheduler.fences import MOST_AHEAD as AHEAD
 
 WAIT = 10.0
 
@@ -290,7 +290,7 @@ def test_a_thread_that_ends_a_large_session_leaves_most_of_it_to_the_background(
     """So others, who wait for the lock, have their turns between two pieces; nobody but the background has to go on."""
     stays, goes = (make_session("local:large") for _ in range(2))
     x = stays.asarray([1.0])
-    machine, tensors = machine_of(stays), 10 * PIECE
+    machine, tensors = machine_of(stays), 10 * HANDLES_PER_STEP
     kept = [goes.asarray([1.0]) for _ in range(tensors)]
     goes.sync()
     holds, let_go = threading.Event(), threading.Event()
@@ -390,30 +390,30 @@ def test_between_two_pieces_the_background_gives_way_to_whoever_waits(make_sessi
                 steps.append("gives way")
             super().give_way(patience)
 
-    kept = [goes.asarray([1.0]) for _ in range(10 * PIECE)]
+    kept = [goes.asarray([1.0]) for _ in range(10 * HANDLES_PER_STEP)]
     goes.sync()
     machine.lock = Watched()
     goes.close()
     machine.wait_until(lambda: not machine.engine.directory.leaving, WAIT)
     assert steps.count("enters") > 1
     assert all("gives way" in pair for pair in pairwise(steps))
-    assert len(kept) == 10 * PIECE
+    assert len(kept) == 10 * HANDLES_PER_STEP
 
 
 def test_a_machine_that_ends_releases_all_that_its_sessions_held(make_session, machine_of):
     session = make_session()
-    kept = [session.asarray([1.0]) for _ in range(5 * PIECE)]
+    kept = [session.asarray([1.0]) for _ in range(5 * HANDLES_PER_STEP)]
     machine = machine_of(session)
     session.sync()
     session.close()
     assert machine.closed
     assert machine.devices["cpu:0"].allocated == 0
-    assert len(kept) == 5 * PIECE
+    assert len(kept) == 5 * HANDLES_PER_STEP
 
 
 def test_a_machine_with_a_fault_ends_although_handles_are_left(make_session, machine_of):
     session = make_session(expect_empty=False)
-    kept = [session.asarray([1.0]) for _ in range(PIECE)]
+    kept = [session.asarray([1.0]) for _ in range(HANDLES_PER_STEP)]
     session.sync()
     machine = machine_of(session)
     with machine.locked():
@@ -422,4 +422,4 @@ def test_a_machine_with_a_fault_ends_although_handles_are_left(make_session, mac
         machine.engine.directory.leaving.append(Leaving(engine_session, engine_session.tensors))
     machine.close()
     assert machine.closed
-    assert len(kept) == PIECE
+    assert len(kept) == HANDLES_PER_STEP

@@ -46,9 +46,9 @@ from .lookup import check_new, define, describe, device_of, note_maker, refuse_c
 from .quotas import check_tensors
 from .rejection import Rejection
 
-READ_DIRECTLY: Final = 1 << 20  # bytes
+DIRECT_READ_BYTES: Final = 1 << 20  # bytes
 
-INDICES = "iub"  # kinds of dtypes that kernels use as indices, masks and counts
+INDEX_KINDS = "iub"  # kinds of dtypes that kernels use as indices, masks and counts
 PENDING_BYTES = 1 << 24  # estimated bytes of an answer while its meta is pending
 
 
@@ -352,7 +352,7 @@ def is_worth_keeping(residency: Residency, source: Binding, host: DeviceState) -
     """
     if source.copy.device.backend.pins:
         meta = source.tensor.meta
-        if meta is not None and meta.nbytes >= READ_DIRECTLY:
+        if meta is not None and meta.nbytes >= DIRECT_READ_BYTES:
             return False
     return has_room(residency, host, source.tensor)
 
@@ -385,7 +385,7 @@ def bytes_of(tensor: VmTensor) -> int:
 def set_payload(instruction: Instruction, copy: Copy, device: DeviceState, payload: Any) -> None:
     """Let the upload adopt the payload as the copy's memory, or copy the payload there (see the module's docstring)."""
     shared = device.backend.host and is_clients(payload)
-    if device.backend.host and not (shared and payload.dtype.kind in INDICES):
+    if device.backend.host and not (shared and payload.dtype.kind in INDEX_KINDS):
         instruction.payload = payload
         instruction.on_control = True
         copy.client_mappings = int(shared)

@@ -28,7 +28,7 @@ from ..model.reason import Reason
 from ..model.session import VmSession
 from ..model.tensor import Binding, Copy, Storage, VmTensor
 from ..scheduler.dispatch import INLINE_BYTES
-from ..scheduler.fences import SOON_NS
+from ..scheduler.fences import WAIT_NS
 from ..scheduler.scheduler import Scheduler
 
 # The opcode in records, as a plain string: reading the value of an enum's member takes much longer.
@@ -263,7 +263,7 @@ class ReadsAtOnce:
         If the device has little left to do, waiting for it here costs less than a fence and waking the waiting thread.
         """
         copy, meta = source.copy, source.tensor.meta
-        if meta is None or not may_read_in_order(source) or launches.cost - launches.done > SOON_NS * launches.pace:
+        if meta is None or not may_read_in_order(source) or launches.cost - launches.done > WAIT_NS * launches.pace:
             return None
         backend = copy.device.backend
         started = self.scheduler.clock()

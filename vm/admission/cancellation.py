@@ -35,10 +35,13 @@ from ..tracing.link_labels import launch_nodes, read_label
 
 CANCELLED = "the session was cancelled"
 CLOSED = "the session was closed"
-WITHDRAWN = {Opcode.SEND: "has taken the value", Opcode.LAUNCH: "took part"}  # how an error names the missing half
-AWAITING = frozenset({StreamKind.LINK, StreamKind.CLIENT})  # streams that wait for nodes or clients
-ENDED = "the session was closed, and with it the program whose function was to compute this"
-PIECE = 256  # handles of closed sessions that are released in one step
+VERBS_OF_THE_PEER = {
+    Opcode.SEND: "has taken the value",
+    Opcode.LAUNCH: "took part",
+}  # how an error names the missing half
+AWAITING_STREAMS = frozenset({StreamKind.LINK, StreamKind.CLIENT})  # streams that wait for nodes or clients
+PROGRAM_CLOSED = "the session was closed, and with it the program whose function was to compute this"
+HANDLES_PER_STEP = 256  # handles of closed sessions that are released in one step
 
 
 class Cancellation:
@@ -48,7 +51,7 @@ class Cancellation:
         self.scheduler = scheduler
         self.residency = residency
         self.directory = directory
-        self.piece = PIECE
+        self.piece = HANDLES_PER_STEP
 
     def cancel(self, session: VmSession, why: str = CANCELLED) -> None:
         """Cancel the session's live instructions, and refuse later ones until a `restart` with this generation."""
@@ -91,7 +94,7 @@ class Cancellation:
         victims = [one for one in live if one.error is None and node in awaited_nodes(one)]
         for instruction in victims:
             if instruction.error is None and not instruction.retired:
-                does = WITHDRAWN.get(instruction.opcode, "has sent the value")
+                does = VERBS_OF_THE_PEER.get(instruction.opcode, "has sent the value")
                 error = instruction.describe(node_lost(str(node), f"the session there has ended before it {does}"))
                 if instruction.status in UNDER_WAY:
                     self.scheduler.revoke(instruction, error)
@@ -163,7 +166,7 @@ class Cancellation:
 def awaits_others(instruction: Instruction) -> bool:
     """Whether the instruction waits for another node or its client, either of which may never act."""
     stream = instruction.stream
-    waits = stream is not None and stream.kind in AWAITING and not instruction.outputs
+    waits = stream is not None and stream.kind in AWAITING_STREAMS and not instruction.outputs
     return waits or bool(launched_with(instruction))
 
 
@@ -187,7 +190,7 @@ def cancellation_of(instruction: Instruction, why: str) -> CancelledError:
     """The error of a cancelled instruction."""
     location = instruction.author.source.where(instruction.location)
     if why == CLOSED and instruction.opcode is Opcode.HOST_CALL and awaits_others(instruction):
-        why = ENDED
+        why = PROGRAM_CLOSED
     return CancelledError(why, op=instruction.label, instruction=instruction.id, location=location)
 
 

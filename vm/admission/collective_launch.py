@@ -28,7 +28,7 @@ from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
 from .collective_group import CollectiveGroup, StepEnd
 
-WHOLE: Final = whole(())  # the region of a token, which stands for the whole result
+WHOLE_REGION: Final = whole(())  # the region of a token, which stands for the whole result
 
 
 def library_of(
@@ -72,7 +72,7 @@ class LaunchedGroup(CollectiveGroup):
         results, inputs = list(self.results.values()), list(self.inputs.values())
         instruction.inputs = (*results, *inputs)
         instruction.reads = tuple(dict.fromkeys([binding.copy for binding in (*results, *inputs)]))
-        instruction.writes = tuple([self.token(ChunkRegion(rank, WHOLE, 0)) for rank in self.devices])
+        instruction.writes = tuple([self.token(ChunkRegion(rank, WHOLE_REGION, 0)) for rank in self.devices])
         here = {rank: one.name for rank, one in self.devices.items()}
         launch = CollectiveLaunch(name, self.names, here, calls, element, self.request.reduction)
         end = self.prepare(instruction, launch)

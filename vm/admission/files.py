@@ -44,13 +44,13 @@ from .lookup import check_new, device_of, enter, note_maker, refuse_cancelled, t
 from .quotas import check_tensors
 from .rejection import Rejection, located
 
-SHARE: Final = 8  # files may take 1/8 of the process's descriptors
+DESCRIPTOR_FRACTION: Final = 8  # files may take 1/8 of the process's descriptors
 NO_HOST: Final = (
     "deflated and transposed tensors, tensors of the other byte order, and all tensors with digest=True are read to a "
     "cpu device first, and this machine has none"
 )
-TOLD: Final = 256  # entries in one slice of an answer
-LOADED: Final[Maker] = ("load", NOTHING)
+ENTRIES_PER_SLICE: Final = 256  # entries in one slice of an answer
+LOAD_MAKER: Final[Maker] = ("load", NOTHING)
 
 
 class FileHandlers:
@@ -70,7 +70,7 @@ class FileHandlers:
             if not reference:
                 session.reply(request, None, None)
                 return
-            if len(self.opened) >= descriptor_limit() // SHARE:
+            if len(self.opened) >= descriptor_limit() // DESCRIPTOR_FRACTION:
                 raise QuotaError(
                     f"1 file more: {len(self.opened)} files are open on this machine, which has no descriptors for "
                     "more; release tensors of files, load them with own=True, or raise the machine's limit of open "
@@ -233,7 +233,7 @@ class FileHandlers:
         copy.buffer = buffer_of(stretch)
         storage = Storage(meta.nbytes, store, copy)
         storage.placed = home.alone
-        note_maker(storage, LOADED, location, self.scheduler.now)
+        note_maker(storage, LOAD_MAKER, location, self.scheduler.now)
         return VmTensor(meta, storage, home)
 
 
@@ -291,7 +291,7 @@ def header_answer(header: FileHeader) -> Iterator[list[Any]]:
     some: list[Any] = []
     for entry in header.entries.values():
         some.append((entry.name, entry.error) if entry.meta is None else encode_entry(entry))
-        if len(some) == TOLD:
+        if len(some) == ENTRIES_PER_SLICE:
             yield some
             some = []
     yield some

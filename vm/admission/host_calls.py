@@ -43,7 +43,7 @@ from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
-from .accesses import INDICES, UploadEnd, bytes_of
+from .accesses import INDEX_KINDS, UploadEnd, bytes_of
 from .lookup import check_new, define, device_of, note_maker, refuse_cancelled, tensor_of
 from .quotas import check_results
 from .rejection import Rejection
@@ -152,7 +152,7 @@ class HostCalls:
                 made.kernel = lambda memory: device.backend.copy_in(memory, array)
                 return
             shared = is_clients(array)
-            made.payload = array.copy() if shared and array.dtype.kind in INDICES else array
+            made.payload = array.copy() if shared and array.dtype.kind in INDEX_KINDS else array
             copy.client_mappings = int(made.payload is array and shared)
 
         asking.takes.append(take)

@@ -22,7 +22,7 @@ from ..model.directory import Directory, Published
 from ..model.session import VmSession
 from ..model.tensor import Storage, VmTensor
 
-REFUSED = 2  # a session may have twice its quota of ids; the ids beyond the quota stand for refused values
+REFUSED_FACTOR = 2  # a session may have twice its quota of ids; the ids beyond the quota stand for refused values
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def check_tensors(session: VmSession, more: int) -> None:
 
 def may_name(session: VmSession) -> bool:
     """Whether one more id may stand for a refused value; beyond the limit, a refused id stays undefined."""
-    return len(session.tensors) < REFUSED * session.account.tensors
+    return len(session.tensors) < REFUSED_FACTOR * session.account.tensors
 
 
 def check_number(number: int, quota: int, what: str) -> None:
@@ -137,7 +137,7 @@ def check_chains(session: VmSession) -> None:
 
 def may_refuse_chain(session: VmSession) -> bool:
     """Whether one more id may stand for a refused chain; beyond the limit, the id stays unknown."""
-    return len(session.chains) + len(session.refused_chains) < REFUSED * session.limits.chains
+    return len(session.chains) + len(session.refused_chains) < REFUSED_FACTOR * session.limits.chains
 
 
 def counted(number: int, what: str) -> str:

@@ -37,7 +37,7 @@ from .quotas import check_operands
 from .rejection import stored_error
 from .segments import UNBOUNDED, Segments
 
-PATIENCE = 1  # runs of a routine op by op before it is compiled
+RUNS_BEFORE_COMPILING = 1  # runs of a routine op by op before it is compiled
 
 
 class RoutineHandlers:
@@ -57,7 +57,7 @@ class RoutineHandlers:
         self.effects = effects
         self.rejection = effects.rejection
         self.segments = Segments(scheduler, residency)
-        self.patience = PATIENCE
+        self.patience = RUNS_BEFORE_COMPILING
         self.in_group = False  # a group is admitted without a pause
 
     def program(self, session: VmSession, message: ProgramPart) -> None:

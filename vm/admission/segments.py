@@ -42,7 +42,7 @@ from .quotas import check_results, check_targets, check_tensors
 from .runs_at_once import RunsAtOnce
 
 UNBOUNDED = 1 << 60
-PREPARED = 4  # cutting and searching fusions takes a quarter of the time of compiling, per step
+PREPARATION_FRACTION = 4  # cutting and searching fusions takes a quarter of the time of compiling, per step
 
 FindFusions: TypeAlias = Callable[[Program, Sequence[FusionPolicy | None]], Iterable[list[Fusion]]]
 Compile: TypeAlias = Callable[[Program, Piece, Sequence[Plan], Sequence[Fusion], frozenset[str]], Recipe | None]
@@ -73,7 +73,7 @@ class Segments:
 
     def may_prepare(self, routine: SessionProgram) -> bool:
         """Whether the routine is cut into pieces, or may be cut now."""
-        return routine.pieces is not None or self.spend(len(routine.program.steps) // PREPARED)
+        return routine.pieces is not None or self.spend(len(routine.program.steps) // PREPARATION_FRACTION)
 
     def spend(self, steps: int) -> bool:
         """Whether so many steps may be compiled now; too many for any group are allowed as the first in a group."""

@@ -41,8 +41,8 @@ from .lookup import check_new, define, enter, note_maker, refuse_cancelled, tens
 from .quotas import check_tensors
 from .rejection import Rejection
 
-KNOWN: Final = 64  # known blocks of a session beyond which released ones are forgotten
-INSTEAD: Final = "numpy() gives a copy on the host"
+MOST_KNOWN_BLOCKS: Final = 64  # known blocks of a session beyond which released ones are forgotten
+ADVICE: Final = "numpy() gives a copy on the host"
 
 
 class Lent(NamedTuple):
@@ -169,25 +169,25 @@ class ShareHandler:
         """A block for a value, if quotas and memory allow it. Blocks that the client's process has left open count."""
         user = session.gpu.user()
         if user is None:
-            raise MetadataError(f"the end of the client's process could not be noticed; {INSTEAD}")
+            raise MetadataError(f"the end of the client's process could not be noticed; {ADVICE}")
         home.backend.let_go_of_blocks()
         size = home.backend.block_size(meta.nbytes)
         check_bytes(session, size + sum(home.backend.blocks_left_open(user.pid)))
         if home.ceiling:
             self.residency.tiers.require_share(None, home, size, cause)
         if not self.residency.tiers.make_room(home, set(self.scheduler.bound), cause, size):
-            raise DeviceMemoryError(f"a block of {exact_size(size)} does not fit on {home.name} now; {INSTEAD}")
+            raise DeviceMemoryError(f"a block of {exact_size(size)} does not fit on {home.name} now; {ADVICE}")
         try:
             return home.backend.new_block(meta.nbytes, user)
         except MemoryError as error:
-            raise DeviceMemoryError(f"{error}; {INSTEAD}") from None
+            raise DeviceMemoryError(f"{error}; {ADVICE}") from None
         except MetadataError as error:
-            raise MetadataError(f"{error.message}; {INSTEAD}") from None
+            raise MetadataError(f"{error.message}; {ADVICE}") from None
 
     def note(self, session: VmSession, base: VmTensor, lent: Lent) -> None:
         """Remember a block, so that the session gets the same block for the same value."""
         blocks, key = session.gpu.blocks, key_of(base)
-        if len(blocks) >= KNOWN:
+        if len(blocks) >= MOST_KNOWN_BLOCKS:
             for gone in [one for one, known in blocks.items() if not is_whole(known.tensor)]:
                 del blocks[gone]
         if key is not None:
@@ -251,6 +251,6 @@ def refuse_unshared(session: VmSession, tensor: VmTensor) -> None:
     """MetadataError unless the session may read the value in its home's memory."""
     home = tensor.home
     if home.backend.cuda_number is None:
-        raise MetadataError(f"the tensor is on {home.name}, whose memory is not a GPU's; {INSTEAD}")
+        raise MetadataError(f"the tensor is on {home.name}, whose memory is not a GPU's; {ADVICE}")
     if session.gpu.refusal and not session.gpu.in_place:
-        raise MetadataError(f"this client gets no memory of {home.name}, {session.gpu.refusal}; {INSTEAD}")
+        raise MetadataError(f"this client gets no memory of {home.name}, {session.gpu.refusal}; {ADVICE}")

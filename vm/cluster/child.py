@@ -26,8 +26,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-BOUND: Final = str(Path(__file__).with_name("bound.py"))
-CHUNK: Final = 1 << 16
+BOUND_SCRIPT: Final = str(Path(__file__).with_name("bound.py"))
+CHUNK_BYTES: Final = 1 << 16
 LONGEST_LINE: Final = 1 << 14
 
 
@@ -83,7 +83,7 @@ class Child:
             environment["WATCHDOG_USEC"] = str(round(watchdog * 1e6))
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the command is ours
-                [sys.executable, "-I", "-S", BOUND, str(os.getpid()), *command],
+                [sys.executable, "-I", "-S", BOUND_SCRIPT, str(os.getpid()), *command],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -127,7 +127,7 @@ class Child:
     def _read(self) -> bool:
         """Pass complete lines on. False if there is nothing more to read at present."""
         try:
-            chunk = os.read(self._output, CHUNK)
+            chunk = os.read(self._output, CHUNK_BYTES)
         except BlockingIOError:
             return False
         if not chunk:

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 METHOD: Final = "/ray.rpc.InternalKVGcsService/InternalKVGet"
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 KEY: Final = b"\x0a\x10CLUSTER_METADATA\x12\x07cluster"  # the key and its namespace, in protobuf
-LONGEST: Final = 1 << 14  # the longest frame, unless the reader has allowed more
-MOST: Final = 32  # the most frames that are read
+LONGEST_FRAME: Final = 1 << 14  # the longest frame, unless the reader has allowed more
+MOST_FRAMES: Final = 32  # the most frames that are read
 
 # Frames (RFC 9113, section 6) and their flags.
 DATA, HEADERS, SETTINGS, GOAWAY = 0, 1, 4, 7
@@ -104,10 +104,10 @@ def _refusal(fields: bytes) -> CallOutcome:
 def frames(connection: socket.socket, deadline: float) -> Iterator[tuple[int, int, int, bytes]]:
     """The kind, flags, stream and payload of each frame, until the other side ends, or sends something else than
     frames."""
-    for _ in range(MOST):
+    for _ in range(MOST_FRAMES):
         head = _read(connection, 9, deadline)
         size = int.from_bytes(head[:3])
-        if len(head) < 9 or size > LONGEST:
+        if len(head) < 9 or size > LONGEST_FRAME:
             return
         yield head[3], head[4], int.from_bytes(head[5:]) & 0x7FFFFFFF, _read(connection, size, deadline)
 

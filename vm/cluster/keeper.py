@@ -25,8 +25,8 @@ from .lifecycle import Action, DaemonEvent, DaemonProcessState, Lifecycle, Patie
 from .members import LEFT, LOST, UP
 from .specification import Specification
 
-LINES: Final = 400  # the lines of the daemon's log that are kept
-END: Final = 10.0  # seconds in addition to the grace period, until a daemon must have ended
+LOG_LINES: Final = 400  # the lines of the daemon's log that are kept
+END_MARGIN: Final = 10.0  # seconds in addition to the grace period, until a daemon must have ended
 
 
 class Timer(Protocol):
@@ -69,8 +69,8 @@ class Keeper:
         self.runtime = private(wanted.runtime(node))
         self.address = f"ipc://{self.runtime / 'socket'}"
         self.usual, self.take_port, self.changed, self.echo = usual, take_port, changed, echo
-        self.lifecycle = Lifecycle(Patience(end=wanted.grace + END))
-        self.lines: deque[tuple[int, str]] = deque(maxlen=LINES)
+        self.lifecycle = Lifecycle(Patience(end=wanted.grace + END_MARGIN))
+        self.lines: deque[tuple[int, str]] = deque(maxlen=LOG_LINES)
         self.printed = 0  # the number of lines so far
         self.starts = 0  # how often this supervisor has started the daemon
         self.closed = False

@@ -1,9 +1,10 @@
 """The states of a daemon under supervision, as a pure state machine: events and times go in, actions come out.
 
 Rules. A daemon that ends without a request is restarted: the first time at once, then after pauses that double up to
-`LONGEST`. If the daemon has served for `STEADY` seconds, the count of failures begins anew. After `LOOP` failures in
-a row the daemon is *failing*: it is still restarted, at most once in `LONGEST` seconds, and its state is reported. A
-daemon that hangs is killed, and so is one that was asked to end and has not done so in time.
+`LONGEST_PAUSE`. If the daemon has served for `STEADY_SECONDS` seconds, the count of failures begins anew. After
+`FAILURES_OF_A_LOOP` failures in a row the daemon is *failing*: it is still restarted, at most once in `LONGEST_PAUSE`
+seconds, and its state is reported. A daemon that hangs is killed, and so is one that was asked to end and has not done
+so in time.
 
 The table below contains every legal step. Any other step raises `IllegalStep`, with the story of the last steps, and
 changes nothing.
@@ -56,7 +57,7 @@ class Action(StrEnum):
     NOTHING = "nothing"
 
 
-TABLE: Final[Mapping[tuple[DaemonProcessState, DaemonEvent], DaemonProcessState]] = MappingProxyType(
+TRANSITIONS: Final[Mapping[tuple[DaemonProcessState, DaemonEvent], DaemonProcessState]] = MappingProxyType(
     {
         (DaemonProcessState.NEW, DaemonEvent.STARTED): DaemonProcessState.STARTING,
         (DaemonProcessState.STARTING, DaemonEvent.READY): DaemonProcessState.SERVING,
@@ -106,11 +107,11 @@ FAILED: Final = frozenset(
         (DaemonProcessState.SERVING, DaemonEvent.EXITED),
     }
 )
-FIRST: Final = 0.5  # the first pause, in seconds: the one before the second restart in a row
-LONGEST: Final = 30.0  # the longest pause
-STEADY: Final = 60.0
-LOOP: Final = 3
-STORY: Final = 12  # how many steps the story has
+FIRST_PAUSE: Final = 0.5  # the first pause, in seconds: the one before the second restart in a row
+LONGEST_PAUSE: Final = 30.0  # the longest pause
+STEADY_SECONDS: Final = 60.0
+FAILURES_OF_A_LOOP: Final = 3
+STORY_LENGTH: Final = 12  # how many steps the story has
 
 
 class Patience(NamedTuple):
@@ -137,20 +138,20 @@ class Lifecycle:
         self.due: float | None = None
         self.failures = 0
         self.since = 0.0  # when the state was entered
-        self.story: deque[str] = deque(maxlen=STORY)
+        self.story: deque[str] = deque(maxlen=STORY_LENGTH)
 
     @property
     def failing(self) -> bool:
         """Whether the daemon has failed so often in a row that an operator should act."""
-        return self.failures >= LOOP
+        return self.failures >= FAILURES_OF_A_LOOP
 
     def allows(self, event: DaemonEvent) -> bool:
-        return (self.state, event) in TABLE
+        return (self.state, event) in TRANSITIONS
 
     def take(self, event: DaemonEvent, now: float) -> Action:
         """Take the step for an event. Returns the action to perform. IllegalStep if there is no such step."""
         before = self.state
-        after = TABLE.get((before, event))
+        after = TRANSITIONS.get((before, event))
         if after is None:
             raise IllegalStep(f"{event} while {before}, after: {'; '.join(self.story) or 'nothing'}")
         self._count(before, event, now)
@@ -166,7 +167,7 @@ class Lifecycle:
 
     def _count(self, before: DaemonProcessState, event: DaemonEvent, now: float) -> None:
         """Count a failure; forget earlier failures if the daemon has been steady."""
-        if before is DaemonProcessState.SERVING and now - self.since >= STEADY:
+        if before is DaemonProcessState.SERVING and now - self.since >= STEADY_SECONDS:
             self.failures = 0
         if event is DaemonEvent.HUNG or (before, event) in FAILED:
             self.failures += 1
@@ -193,4 +194,4 @@ class Lifecycle:
 
     def pause(self) -> float:
         """How many seconds pass before the next attempt."""
-        return 0.0 if self.failures <= 1 else min(FIRST * 2.0 ** (self.failures - 2), LONGEST)
+        return 0.0 if self.failures <= 1 else min(FIRST_PAUSE * 2.0 ** (self.failures - 2), LONGEST_PAUSE)

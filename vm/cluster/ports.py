@@ -19,8 +19,8 @@ from ...interpreter.errors import MetadataError
 from ...interpreter.wire.addresses import runtime_directory
 from .home import private
 
-DEFAULT: Final = (7700, 7799)
-_TAKEN: Final = frozenset({errno.EADDRINUSE, errno.EACCES})
+DEFAULT_PORTS: Final = (7700, 7799)
+_TAKEN_ERRORS: Final = frozenset({errno.EADDRINUSE, errno.EACCES})
 
 
 class NoPort(MetadataError):  # noqa: N818 - names what is the case
@@ -64,7 +64,7 @@ def can_listen(host: str, port: int) -> bool:
             probe.bind((host, port))
             probe.listen(1)
         except OSError as error:
-            if error.errno not in _TAKEN:
+            if error.errno not in _TAKEN_ERRORS:
                 raise
             return False
     return True

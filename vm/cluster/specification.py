@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...interpreter.errors import MetadataError
 from ...interpreter.wire.addresses import runtime_directory
-from .ports import DEFAULT
+from .ports import DEFAULT_PORTS
 
 CLUSTER: Final = "tensord"  # the default name of a cluster
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,30}[a-z0-9])?")
@@ -31,7 +31,7 @@ class Specification:
 
     cluster: str = CLUSTER
     devices: tuple[Any, ...] = ("cpu:0",)
-    ports: tuple[int, int] = DEFAULT
+    ports: tuple[int, int] = DEFAULT_PORTS
     directory: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     encryption: str = "tls"

@@ -36,13 +36,13 @@ from .members import LOST, Entry, Members
 from .ports import Locks
 from .specification import Specification
 
-PAUSE: Final = 0.2  # seconds before a failed task is repeated
-MEETING: Final = 5.0  # seconds between two queries for the nodes of the cluster
-LOOKING: Final = 1.0  # seconds between two looks at the daemon
-HOLD: Final = 20.0  # the most seconds for which the answer to a question about changes is delayed
-PATIENCE: Final = 5.0  # seconds for the daemon to answer
-TAKEOVER: Final = 3.0  # seconds for a previous supervisor of this node to end
-FIGURES: Final = 5.0  # seconds between two readings of the daemon's figures
+RETRY_PAUSE: Final = 0.2  # seconds before a failed task is repeated
+NODES_INTERVAL: Final = 5.0  # seconds between two queries for the nodes of the cluster
+LOOK_INTERVAL: Final = 1.0  # seconds between two looks at the daemon
+HOLD_TIMEOUT: Final = 20.0  # the most seconds for which the answer to a question about changes is delayed
+ANSWER_TIMEOUT: Final = 5.0  # seconds for the daemon to answer
+TAKEOVER_TIMEOUT: Final = 3.0  # seconds for a previous supervisor of this node to end
+FIGURES_INTERVAL: Final = 5.0  # seconds between two readings of the daemon's figures
 
 Ask: TypeAlias = Callable[..., Any]  # ask(address, what, *arguments) -> the daemon's answer; blocks
 Observe: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any] | None], None]
@@ -133,14 +133,14 @@ class Supervisor:
     async def _lock_directories(self) -> None:
         """Lock the node's directories for this supervisor. Waits, since a previous supervisor may be about to end."""
         loop = asyncio.get_running_loop()
-        late = loop.time() + TAKEOVER
+        late = loop.time() + TAKEOVER_TIMEOUT
         while not self._locks.take(self.keeper.wanted.lock(self.node)):
             if loop.time() > late:
                 self.keeper.failure = (
                     f"another {self.node} of a cluster {self.keeper.wanted.cluster!r} is on this machine: end that "
                     "one, or give this cluster another name (--name)"
                 )
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_PAUSE)
         self.keeper.failure = ""
 
     async def _remembered(self) -> list[Mapping[str, Any]]:
@@ -149,7 +149,7 @@ class Supervisor:
             others = await self._peers.names() - {self.node}
         except PeerLost:
             return []
-        asked = [asyncio.wait_for(self._peers.known(one, self.node), PATIENCE / 2) for one in others]
+        asked = [asyncio.wait_for(self._peers.known(one, self.node), ANSWER_TIMEOUT / 2) for one in others]
         found = await asyncio.gather(*asked, return_exceptions=True)
         return [one for one in found if isinstance(one, Mapping)]
 
@@ -159,10 +159,10 @@ class Supervisor:
             try:
                 await task()
             except (TensordError, PeerLost, TimeoutError):
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_PAUSE)
             except Exception:
                 log.exception("a supervisor's task has failed, and is repeated", node=self.node)
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_PAUSE)
 
     def close(self) -> None:
         """Kill the daemon, and end the supervisor."""
@@ -245,7 +245,7 @@ class Supervisor:
             self._following.pop(node).cancel()
             self._heard(self.members.mark_lost(node))
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._met.wait(), MEETING)
+            await asyncio.wait_for(self._met.wait(), NODES_INTERVAL)
 
     def met(self) -> None:
         """Look for new nodes: the set of nodes has changed."""
@@ -261,23 +261,23 @@ class Supervisor:
             except PeerLost:
                 since = -1
                 self._heard(self.members.mark_lost(node))
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_PAUSE)
             except Exception:
                 log.exception("a node cannot be followed", node=node)
-                await asyncio.sleep(MEETING)
+                await asyncio.sleep(NODES_INTERVAL)
 
     # -- looks at the daemon ---------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
         """Check once whether the daemon is alive and whether it has sessions, and read its figures."""
-        await asyncio.sleep(LOOKING)
+        await asyncio.sleep(LOOK_INTERVAL)
         self.keeper.look()
         draining = self.keeper.state is DaemonProcessState.DRAINING
         if draining and self._drained != self.keeper.incarnation:
             await self.asked("drain")
             self._drained = self.keeper.incarnation
         now = self.keeper.now()
-        if draining or now - self._looked >= FIGURES:
+        if draining or now - self._looked >= FIGURES_INTERVAL:
             self._looked = now
             await self._read_figures(draining)
 
@@ -296,11 +296,11 @@ class Supervisor:
     # -- for others ------------------------------------------------------------------------------------------------
 
     async def follow(self, since: int) -> tuple[int, dict[str, Any]]:
-        """Wait until the version of this node's entry differs from `since`, or for `HOLD` seconds.
+        """Wait until the version of this node's entry differs from `since`, or for `HOLD_TIMEOUT` seconds.
 
         Returns version and entry; the entry is empty if the supervisor has not begun.
         """
-        deadline = asyncio.get_running_loop().time() + HOLD
+        deadline = asyncio.get_running_loop().time() + HOLD_TIMEOUT
         while self._version in (since, 0) and (rest := deadline - asyncio.get_running_loop().time()) > 0:
             await self._changes.wait(self._changes.version, rest)
         return self._version, self._entry

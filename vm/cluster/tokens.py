@@ -12,14 +12,17 @@ from ...interpreter.errors import NoDaemon
 from .errors import ClusterError
 from .gcs import CallOutcome, GcsReply, call
 
-SECONDS: Final = 3.0
+CALL_TIMEOUT: Final = 3.0
 MODE, TOKEN, FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
-START: Final = (
+START_ADVICE: Final = (
     "start one with `ray start --head`, name another with --ray or $RAY_ADDRESS, or try "
     "`tensord cluster up --simulate 2`"
 )
-OWN: Final = ("RAY_USE_TLS", "RAY_ENABLE_K8S_TOKEN_AUTH")  # with one of these, only Ray's own code can connect
-GET: Final = (
+RAY_ONLY_VARIABLES: Final = (
+    "RAY_USE_TLS",
+    "RAY_ENABLE_K8S_TOKEN_AUTH",
+)  # with one of these, only Ray's own code can connect
+TOKEN_ADVICE: Final = (
     f"`ray get-auth-token` prints it on the cluster's head; set it as ${TOKEN}, or write it to ~/.ray/auth_token"
 )
 
@@ -59,7 +62,9 @@ def settle(address: str, environment: MutableMapping[str, str], ray: str) -> Non
         found = _own_token(address, environment)
         reply = _asked(address, endpoint, found.text)
         if reply.answer is CallOutcome.REFUSED:
-            raise ClusterError(f"Ray at {address} does not accept the token of {found.source}. The right one: {GET}")
+            raise ClusterError(
+                f"Ray at {address} does not accept the token of {found.source}. The right one: {TOKEN_ADVICE}"
+            )
         environment[MODE] = "token"
     check_versions(address, reply.versions, {"ray": ray, "python": platform.python_version()})
 
@@ -112,14 +117,14 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_for_ray_alone(environment: Mapping[str, str]) -> bool:
-    return any(environment.get(name, "").lower() in ("1", "true") for name in OWN)
+    return any(environment.get(name, "").lower() in ("1", "true") for name in RAY_ONLY_VARIABLES)
 
 
 def _asked(address: str, endpoint: tuple[str, int], token: str) -> GcsReply:
     try:
-        return call(*endpoint, token, SECONDS)
+        return call(*endpoint, token, CALL_TIMEOUT)
     except OSError as error:
-        raise NoDaemon(f"no Ray cluster is running at {address} ({error.strerror or error}): {START}") from None
+        raise NoDaemon(f"no Ray cluster is running at {address} ({error.strerror or error}): {START_ADVICE}") from None
 
 
 def _own_token(address: str, environment: Mapping[str, str]) -> Token:
@@ -129,7 +134,7 @@ def _own_token(address: str, environment: Mapping[str, str]) -> Token:
         raise ClusterError(f"Ray at {address} asks for a token, but {MODE} is {mode!r} here: set {MODE}=token")
     found = find(environment)
     if found is None:
-        raise ClusterError(f"Ray at {address} asks for a token, but there is none here: {GET}")
+        raise ClusterError(f"Ray at {address} asks for a token, but there is none here: {TOKEN_ADVICE}")
     return found
 
 

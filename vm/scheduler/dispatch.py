@@ -33,7 +33,7 @@ from .wanted import Wanted
 INLINE_BYTES = 1 << 18  # copies up to this size may run on the driving thread
 
 
-DISK: Final = frozenset((StreamKind.READ, StreamKind.WRITE, StreamKind.SAVE))
+DISK_STREAMS: Final = frozenset((StreamKind.READ, StreamKind.WRITE, StreamKind.SAVE))
 
 
 class Dispatcher:
@@ -265,7 +265,7 @@ def runs_inline(instruction: Instruction, stream: Stream) -> bool:
 
 def is_on_disk(instruction: Instruction, stream: Stream) -> bool:
     """Whether the instruction may wait for a disk: it accesses the store, or runs on one of the store's threads."""
-    if stream.kind in DISK:
+    if stream.kind in DISK_STREAMS:
         return True
     return any(not copy.device.backend.computes for copy in instruction.reads + instruction.writes)
 

@@ -1,11 +1,12 @@
 """Fair queues: how many instructions one session may queue on a stream that other sessions also use.
 
 A stream runs its queue in order, so hundreds of queued kernels of one session delay all other sessions. Once a second
-session has had work on a device, each session may have `FEW` instructions queued per stream, or more while their
-kernels are small (`PORTION`). The rest wait in the stream's backlog, in one queue per session. Each instruction that
-retires makes room for the next one of the same session, at the end of the stream's queue: this is round-robin over
-sessions, at O(1) per instruction. A session that has a device to itself may fill the stream's queue (`DEPTH`), but with
-at most `AHEAD` of work, since another session may come at any time: one run of a routine takes some ten milliseconds.
+session has had work on a device, each session may have `GUARANTEED_INSTRUCTIONS` instructions queued per stream, or
+more while their kernels are small (`SHARED_WORK`). The rest wait in the stream's backlog, in one queue per session.
+Each instruction that retires makes room for the next one of the same session, at the end of the stream's queue: this is
+round-robin over sessions, at O(1) per instruction. A session that has a device to itself may fill the stream's queue
+(`QUEUE_DEPTH`), but with at most `EXCLUSIVE_WORK` of work, since another session may come at any time: one run of a
+routine takes some ten milliseconds.
 
 Invariant, after all ready instructions were dispatched: a session with a backlog on a stream has an instruction queued
 there, so a completion will come that makes room. A doomed instruction of the backlog is dropped, and one that finds no
@@ -24,11 +25,11 @@ from ..model.instruction import Instruction
 from ..model.session import VmSession
 from ..model.session_queue import SessionQueue
 
-DEPTH = 512  # instructions queued on one stream by one session that has the device to itself
-FEW = 4  # instructions, of any size, queued on one stream by one of several sessions
+QUEUE_DEPTH = 512  # instructions queued on one stream by one session that has the device to itself
+GUARANTEED_INSTRUCTIONS = 4  # instructions, of any size, queued on one stream by one of several sessions
 UNKNOWN_WORK = 4_000_000  # element operations that a transfer counts for, since its duration is unknown
-PORTION = UNKNOWN_WORK  # work, in element operations, up to which a session may queue more: some 600 us
-AHEAD = 1_000_000_000  # the same for one that has the device to itself: some 100 ms
+SHARED_WORK = UNKNOWN_WORK  # work, in element operations, up to which a session may queue more: some 600 us
+EXCLUSIVE_WORK = 1_000_000_000  # the same for one that has the device to itself: some 100 ms
 
 
 class Backlog:
@@ -55,9 +56,9 @@ def queue_of(session: VmSession, stream: Stream, device: DeviceState) -> Session
 
 def has_room(queue: SessionQueue) -> bool:
     """Whether the session may queue one more instruction on the stream."""
-    if queue.queued < FEW:
+    if queue.queued < GUARANTEED_INSTRUCTIONS:
         return True
-    return queue.queued < DEPTH and queue.work < (AHEAD if len(queue.device.users) < 2 else PORTION)
+    return queue.queued < QUEUE_DEPTH and queue.work < (EXCLUSIVE_WORK if len(queue.device.users) < 2 else SHARED_WORK)
 
 
 def enter(queue: SessionQueue, instruction: Instruction) -> None:

@@ -10,11 +10,11 @@ and the host waits for its report. The instructions that wait for a fence:
 - an instruction on another stream that gets memory which launches may still use (`order_memory`).
 
 A session that launches faster than its device works is *flooded*: the machine accepts no more of its messages until the
-launches ahead are down to half of the limit. A fence is made every `OFTEN` launches, and whenever half of the allowed
-kernel time has been launched, so that the machine learns of progress before the device runs out of work. The cost of a
-launch to the host hardly depends on its kernel, so both the number of launches and their kernel time are bounded. The
-kernel time is an estimate: element operations at the measured pace of the device (`Launches.learn`). If a session or a
-trace asks for detail, fences are made at that interval, which gives the times of single launches.
+launches ahead are down to half of the limit. A fence is made every `FENCE_INTERVAL` launches, and whenever half of the
+allowed kernel time has been launched, so that the machine learns of progress before the device runs out of work. The
+cost of a launch to the host hardly depends on its kernel, so both the number of launches and their kernel time are
+bounded. The kernel time is an estimate: element operations at the measured pace of the device (`Launches.learn`). If a
+session or a trace asks for detail, fences are made at that interval, which gives the times of single launches.
 
 Rejected: an event for each launch. Recording an event takes 0.4 us, and nothing waits for most of them.
 """
@@ -39,12 +39,12 @@ from .fair_queue import enter, queue_of
 if TYPE_CHECKING:
     from .scheduler import Scheduler
 
-OFTEN: Final = 128  # the most launches between two fences
-MOST: Final = 256  # launches that a session may be ahead of its device
-LEAST: Final = 2  # launches that a session may always be ahead: one runs, the next is queued
-AHEAD_NS: Final = 20_000_000  # kernel time that a session may be ahead if it has the device to itself
-BESIDE_NS: Final = 300_000  # the same if other sessions use the device, since their ops wait behind these launches
-SOON_NS: Final = 20_000  # remaining kernel time up to which the driving thread itself waits for a small value
+FENCE_INTERVAL: Final = 128  # the most launches between two fences
+MOST_AHEAD: Final = 256  # launches that a session may be ahead of its device
+LEAST_AHEAD: Final = 2  # launches that a session may always be ahead: one runs, the next is queued
+EXCLUSIVE_NS: Final = 20_000_000  # kernel time that a session may be ahead if it has the device to itself
+SHARED_NS: Final = 300_000  # the same if other sessions use the device, since their ops wait behind these launches
+WAIT_NS: Final = 20_000  # remaining kernel time up to which the driving thread itself waits for a small value
 
 
 class Fences:
@@ -226,8 +226,8 @@ class Fences:
         Called after a launch that reaches `halt` or `stop`, or after several launches with this `cost`.
         """
         launches.cost += cost
-        often = session.detail or self.scheduler.ring.details.every or OFTEN
-        launches.often = min(often, OFTEN)
+        often = session.detail or self.scheduler.ring.details.every or FENCE_INTERVAL
+        launches.often = min(often, FENCE_INTERVAL)
         if launches.last != session.id:
             launches.last = session.id
             launches.stop = min(launches.stop, launches.order.issued - 1 + launches.often)
@@ -269,10 +269,10 @@ def is_unfenced(device: DeviceState) -> bool:
 
 def room_of(device: DeviceState, launches: Launches) -> int:
     """The cost of the launches by which a session may be ahead of the device."""
-    return int((AHEAD_NS if len(device.users) < 2 else BESIDE_NS) * launches.pace)
+    return int((EXCLUSIVE_NS if len(device.users) < 2 else SHARED_NS) * launches.pace)
 
 
 def too_far(device: DeviceState, launches: Launches, part: int) -> bool:
     """Whether the launches ahead of the device exceed 1/`part` of the limits, by number or by cost."""
     ahead, cost = launches.order.issued - launches.order.reached, launches.cost - launches.done
-    return ahead >= LEAST and (ahead * part > MOST or cost * part >= room_of(device, launches))
+    return ahead >= LEAST_AHEAD and (ahead * part > MOST_AHEAD or cost * part >= room_of(device, launches))

@@ -15,8 +15,10 @@ from __future__ import annotations
 import os
 from typing import Final
 
-NEAR: Final = 4  # a sleep shorter than 4 limits counts as short, since polling would make the other side faster
-MOST: Final = 64  # the most short sleeps between two attempts
+SHORT_SLEEP_FACTOR: Final = (
+    4  # a sleep shorter than 4 limits counts as short, since polling would make the other side faster
+)
+MOST_PENALTY: Final = 64  # the most short sleeps between two attempts
 
 
 class BusyPolling:
@@ -39,6 +41,6 @@ class BusyPolling:
         """Note that the loop has slept. `polled`: it has polled in vain before."""
         if polled:
             self._naps = self._penalty
-            self._penalty = min(2 * self._penalty, MOST)
-        elif self._naps and nanoseconds < NEAR * self._limit:
+            self._penalty = min(2 * self._penalty, MOST_PENALTY)
+        elif self._naps and nanoseconds < SHORT_SLEEP_FACTOR * self._limit:
             self._naps -= 1

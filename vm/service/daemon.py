@@ -35,17 +35,17 @@ from ..plugins.loading import load
 from ..reporting.answering import ClientInfo
 from ..runtime import Runtime
 from .access import zap
-from .access.guard import PERIOD, MemoryGuard
+from .access.guard import CHECK_INTERVAL, MemoryGuard
 from .access.listen_address import ListenGuards, guards
 from .connections.front import Front
 from .connections.inbound import unadmitted
 from .connections.listener import Listener, PeerCredentials
 from .connections.outbound import encode, try_send
-from .connections.registry import INHERITED, ConnectionRegistry
-from .connections.unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
+from .connections.registry import SOCKET_GRACE, ConnectionRegistry
+from .connections.unauthenticated import CHECK_INTERVAL as UNAUTHENTICATED_PERIOD
 from .connections.unauthenticated import UnauthenticatedPeers
 from .descriptors import require_least, share_out
-from .exporter import PERIOD as EXPORTER_PERIOD
+from .exporter import CHECK_INTERVAL as EXPORTER_PERIOD
 from .exporter import Exporter, check_exporter, command_of
 from .loop import Loop
 from .peers import introduce, open_peers
@@ -57,12 +57,12 @@ from .process.signals import Signals, signals
 from .restored import hold_durable, restore
 from .settings.config import Config
 
-LAST_WORDS = 0.1  # seconds for a refusal to be sent before its connection is cut
-CANCELLED = 2.0  # seconds for running kernels to end after the cancellation
-LEASES = 0.5
+REFUSAL_GRACE = 0.1  # seconds for a refusal to be sent before its connection is cut
+CANCELLATION_GRACE = 2.0  # seconds for running kernels to end after the cancellation
+LEASE_INTERVAL = 0.5
 # The garbage collector runs rarely, since neither the hot path nor the decoding of batches makes cycles. A collection
 # of young objects visits at most some 200,000, which takes 20 ms: a program has that many, and delays other clients.
-COLLECTOR = (50_000, 2, 350)
+GC_THRESHOLDS = (50_000, 2, 350)
 
 
 def run(config: Config) -> int:
@@ -158,13 +158,13 @@ class Service:
                 raise cannot_listen(listen_address.address, error.errno) from None
 
     def set_timers(self) -> None:
-        self.loop.every(LEASES, self.registry.end_leases)
-        self.loop.every(LAST_WORDS, self.cut_connections)
-        self.loop.every(INHERITED, self.registry.end_inherited)
+        self.loop.every(LEASE_INTERVAL, self.registry.end_leases)
+        self.loop.every(REFUSAL_GRACE, self.cut_connections)
+        self.loop.every(SOCKET_GRACE, self.registry.end_inherited)
         self.loop.every(UNAUTHENTICATED_PERIOD, self.unauthenticated.check)
         self.loop.every(UNAUTHENTICATED_PERIOD, self.gatekeeper.tell_overdue)
         self.loop.every(self.runtime.watch_period, self.watch)
-        self.loop.every(PERIOD, self.check_memory)
+        self.loop.every(CHECK_INTERVAL, self.check_memory)
         if self.exporter is not None:
             self.loop.every(EXPORTER_PERIOD, self.exporter.check)
         if self.notifier.watchdog_period is not None:
@@ -219,7 +219,7 @@ class Service:
         SWITCH_INTERVAL.shorten()
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*COLLECTOR)
+        gc.set_threshold(*GC_THRESHOLDS)
         addresses = ", ".join(listener.bound for listener in self.listeners)
         if self.shares.short:
             limit = descriptor_limit()
@@ -253,10 +253,10 @@ class Service:
 
     def end_connection(self, listener: Listener, connection: PeerCredentials) -> None:
         """Cut a connection once its last messages have left."""
-        self.cuts.append((time.monotonic() + LAST_WORDS, listener, connection.fd, connection.number))
+        self.cuts.append((time.monotonic() + REFUSAL_GRACE, listener, connection.fd, connection.number))
 
     def cut_connections(self) -> None:
-        """Cut the connections whose last messages had `LAST_WORDS` to leave."""
+        """Cut the connections whose last messages had `REFUSAL_GRACE` to leave."""
         now = time.monotonic()
         while self.cuts and self.cuts[0][0] <= now:
             _, listener, fd, number = self.cuts.popleft()
@@ -294,7 +294,7 @@ class Service:
         for peer in list(self.registry.sessions.values()):
             try_send(peer, [encode([GOODBYE, f"it was stopped by {why}"])])
             self.registry.end(peer, "the daemon ends")
-        self.turn_until(self.is_idle, CANCELLED)
+        self.turn_until(self.is_idle, CANCELLATION_GRACE)
 
     def is_idle(self) -> bool:
         """Whether all admitted instructions are finished, and all answers sent."""
@@ -314,7 +314,7 @@ class Service:
         if self.exporter is not None:
             self.exporter.close()
         self.close_sockets()
-        self.ended_well = self.runtime.close(CANCELLED) and self.ended_well
+        self.ended_well = self.runtime.close(CANCELLATION_GRACE) and self.ended_well
         self.ended_well = self.close_peers() and self.ended_well
         self.signals.ignore_all()
         self.loop.close()
@@ -322,7 +322,7 @@ class Service:
 
     def close_peers(self) -> bool:
         """End the links to other nodes; False if one did not end in time."""
-        return self.peers is None or self.peers.close(CANCELLED)
+        return self.peers is None or self.peers.close(CANCELLATION_GRACE)
 
     def close_sockets(self) -> None:
         """Close every socket, after the linger time of its messages."""

@@ -29,12 +29,12 @@ from ..log import log
 from .process.errors import StartError
 from .settings.config import Config
 
-PERIOD: Final = 1.0  # seconds between two checks of the child
+CHECK_INTERVAL: Final = 1.0  # seconds between two checks of the child
 LONGEST_PAUSE: Final = 60.0
-WELL: Final = 60.0  # seconds after which a child counts as healthy
-ENDING: Final = 2.0  # seconds for the child to end
-CHUNK: Final = 1 << 14
-OURS: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")  # variables of a service manager
+HEALTHY_AFTER: Final = 60.0  # seconds after which a child counts as healthy
+END_TIMEOUT: Final = 2.0  # seconds for the child to end
+CHUNK_BYTES: Final = 1 << 14
+SERVICE_VARIABLES: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")  # variables of a service manager
 
 
 def check_exporter(config: Config) -> None:
@@ -78,7 +78,7 @@ class Exporter:
         self._said = ""  # the last complete line
         self._began = 0.0
         self._due = 0.0
-        self._pause = PERIOD
+        self._pause = CHECK_INTERVAL
 
     def check(self) -> None:
         """Start the child if due, log the lines that it has written, and note its end."""
@@ -93,7 +93,7 @@ class Exporter:
             self._ended(child, status)
 
     def _start(self) -> None:
-        environment = {name: value for name, value in os.environ.items() if name not in OURS}
+        environment = {name: value for name, value in os.environ.items() if name not in SERVICE_VARIABLES}
         self._began, self._said = self._clock(), ""
         try:
             child = subprocess.Popen(  # noqa: S603 - the command is ours
@@ -113,8 +113,8 @@ class Exporter:
     def _read(self, child: subprocess.Popen[bytes]) -> None:
         """Log the complete lines that the child has written."""
         with suppress(BlockingIOError):
-            self._output += os.read(stderr_of(child), CHUNK)
-        *lines, self._output = self._output[-CHUNK:].split(b"\n")
+            self._output += os.read(stderr_of(child), CHUNK_BYTES)
+        *lines, self._output = self._output[-CHUNK_BYTES:].split(b"\n")
         for line in lines:
             self._said = line.decode(errors="replace").removeprefix("tensord metrics: ")
             log.info("exporter of metrics", said=self._said)
@@ -125,8 +125,8 @@ class Exporter:
 
     def _later(self, why: str) -> None:
         """Schedule the next start after a pause, and log the reason."""
-        was_well = self._clock() - self._began >= WELL
-        self._pause = PERIOD if was_well else min(2 * self._pause, LONGEST_PAUSE)
+        was_well = self._clock() - self._began >= HEALTHY_AFTER
+        self._pause = CHECK_INTERVAL if was_well else min(2 * self._pause, LONGEST_PAUSE)
         self._due = self._clock() + self._pause
         log.error("no metrics are exported", why=why, again_in=self._pause)
 
@@ -144,7 +144,7 @@ class Exporter:
         self._drop(child)
         child.terminate()
         try:
-            child.wait(ENDING)
+            child.wait(END_TIMEOUT)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()

@@ -35,7 +35,7 @@ from .settings.checks import available_memory
 from .settings.config import Config, LogConfig
 from .warming import DaemonWarming
 
-CLOSED = 2.0  # seconds for the streams of devices that were opened for the check to end
+CLOSE_TIMEOUT = 2.0  # seconds for the streams of devices that were opened for the check to end
 
 
 def check(config: Config) -> None:
@@ -53,7 +53,7 @@ def check(config: Config) -> None:
     try:
         warming_of(config, runtime)
     finally:
-        runtime.close(CLOSED)
+        runtime.close(CLOSE_TIMEOUT)
 
 
 def doubts(config: Config) -> list[str]:

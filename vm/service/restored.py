@@ -25,7 +25,7 @@ from ..log import log
 from .process.errors import StartError
 from .settings.config import Config
 
-SHOWN: Final = 5  # lines of one kind in the log
+MOST_LINES: Final = 5  # lines of one kind in the log
 
 
 def found_in(config: Config) -> FoundGeneration | None:
@@ -88,8 +88,8 @@ def is_unwritten(path: Path) -> bool:
 def refuse_damage(failed: Mapping[str, str], path: Path) -> None:
     """StartError that names some of the damaged names, if there are any."""
     if failed:
-        some = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items())[:SHOWN])
-        more = f"; and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
+        some = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items())[:MOST_LINES])
+        more = f"; and {len(failed) - MOST_LINES} more" if len(failed) > MOST_LINES else ""
         raise StartError(f"{path}: {some}{more}; `tensord restore --list` lists all; start without --strict to go on")
 
 
@@ -159,7 +159,7 @@ def tell_of_plugins(found: FoundGeneration) -> None:
                 "written_with": one.was,
                 "now": one.now or "not loaded",
                 "names": len(one.names),
-                "first": list(one.names[:SHOWN]),
+                "first": list(one.names[:MOST_LINES]),
             }
             for one in changed(found.fields)
         ),
@@ -169,7 +169,7 @@ def tell_of_plugins(found: FoundGeneration) -> None:
 def warn(event: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Log one line for each of the first few rows, and the number of the others."""
     every = list(rows)
-    for row in every[:SHOWN]:
+    for row in every[:MOST_LINES]:
         log.warning(event, **row)
-    if len(every) > SHOWN:
-        log.warning(f"{event}: not all are listed", more=len(every) - SHOWN)
+    if len(every) > MOST_LINES:
+        log.warning(f"{event}: not all are listed", more=len(every) - MOST_LINES)

@@ -27,8 +27,8 @@ from ..model.session import VmSession
 from ..runtime import Runtime
 from .process.errors import StartError
 
-NAME: Final = "warm"  # of the session, and in the location of its calls
-LOCATION: Final = 1
+SESSION_NAME: Final = "warm"  # of the session, and in the location of its calls
+LOCATION_NUMBER: Final = 1
 
 
 @dataclass(slots=True)
@@ -83,8 +83,8 @@ class DaemonWarming:
         if not self.planned:
             return
         self.began = monotonic()
-        self.session = self.runtime.engine.open_session(self.answered, NAME)
-        self.send([Location(LOCATION, f"the configuration's {NAME}")])
+        self.session = self.runtime.engine.open_session(self.answered, SESSION_NAME)
+        self.send([Location(LOCATION_NUMBER, f"the configuration's {SESSION_NAME}")])
         log.info("compiling kernels", calls=len(self.planned))
         self.send_next()
 
@@ -119,7 +119,7 @@ class DaemonWarming:
             if isinstance(one, Meta):
                 self.newest += 1
                 shape, dtype = one.plain
-                uploads.append(Upload(self.newest, shape, dtype, device, values_of(one), LOCATION))
+                uploads.append(Upload(self.newest, shape, dtype, device, values_of(one), LOCATION_NUMBER))
                 operands.append(self.newest)
             else:
                 operands.append(one)
@@ -132,8 +132,8 @@ class DaemonWarming:
         return [
             *uploads,
             Signature(self.number, op.name, attributes, metas, device, None),
-            Call(self.number, tuple(operands), results, 0, LOCATION),
-            Wait(results, self.number, LOCATION),
+            Call(self.number, tuple(operands), results, 0, LOCATION_NUMBER),
+            Wait(results, self.number, LOCATION_NUMBER),
         ]
 
     def send(self, messages: Sequence[NamedMessage]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ....interpreter.errors import NoDaemon
-from ....vm.cluster.tokens import START, host_and_port
+from ....vm.cluster.tokens import START_ADVICE, host_and_port
 
 RAYLET: Final = b"raylet/raylet"
 GCS: Final = b"--gcs-address="
@@ -28,7 +28,7 @@ def address_here() -> str:
         return running[0]
     if running:
         raise NoDaemon(f"several Ray clusters run on this machine, at {', '.join(running)}: name one with --ray")
-    raise NoDaemon(f"no Ray cluster is running on this machine: {START}")
+    raise NoDaemon(f"no Ray cluster is running on this machine: {START_ADVICE}")
 
 
 def as_noted() -> str:

@@ -29,13 +29,13 @@ from ....interpreter.wire.codec import Encoder, decode
 from ....interpreter.wire.fields import is_natural
 from ....interpreter.wire.frames import decode_error, encode_error
 from ....interpreter.wire.metas import decode_meta
-from ..link import SMALL as SMALL_BYTES
+from ..link import SMALL_BYTES
 
 HEADER: Final = struct.Struct("<BxxxIQ16s")
 PIECE_BYTES: Final = 1 << 20
 META_BYTES: Final = 1 << 10
 ERROR_BYTES: Final = 1 << 14
-TEXT: Final = 2000  # characters of an error's text
+TEXT_LENGTH: Final = 2000  # characters of an error's text
 NO_TRANSFER: Final = bytes(16)
 CACHED_METAS: Final = 256  # metas whose encoded bytes are cached
 _LENGTH: Final = struct.Struct("<H")
@@ -56,7 +56,7 @@ class HeaderKind(IntEnum):
 
 
 # The longest payload of each kind.
-LONGEST: Final = {
+LONGEST_PAYLOAD: Final = {
     HeaderKind.OFFER: META_BYTES,
     HeaderKind.SMALL: _LENGTH.size + META_BYTES + SMALL_BYTES,
     HeaderKind.GRANT: 0,
@@ -67,7 +67,7 @@ LONGEST: Final = {
     HeaderKind.NOTED: 0,
     HeaderKind.BEAT: 0,
 }
-_KINDS: Final = {int(kind): (kind, longest) for kind, longest in LONGEST.items()}
+_KINDS: Final = {int(kind): (kind, longest) for kind, longest in LONGEST_PAYLOAD.items()}
 
 
 class Frame(NamedTuple):
@@ -138,9 +138,9 @@ def read_small(payload: bytes) -> tuple[Meta, bytes]:
 
 def error_payload(error: TensordError, notice: int = 0) -> bytes:
     """An error, cut to the maximal length, and the number of the notice."""
-    fields = [one[:TEXT] if isinstance(one, str) else one for one in encode_error(error)]
+    fields = [one[:TEXT_LENGTH] if isinstance(one, str) else one for one in encode_error(error)]
     if fields[-1] is not None:
-        fields[-1] = [part[: TEXT // 2] for part in fields[-1]]
+        fields[-1] = [part[: TEXT_LENGTH // 2] for part in fields[-1]]
     return Encoder().encode([notice, fields])
 
 

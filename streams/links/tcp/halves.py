@@ -42,7 +42,7 @@ class HalfState(ByIdentity):
 
 
 class HalfEvent(ByIdentity):
-    """What happens to a half. `HEARD` has the events that the peer causes."""
+    """What happens to a half. `PEER_EVENTS` has the events that the peer causes."""
 
     ANNOUNCED = auto()  # the offer was put in a frame
     HANDED = auto()  # the small value was put in a frame
@@ -84,7 +84,7 @@ RECEIVER: Final[dict[HalfState, dict[HalfEvent, HalfState]]] = {
     S.FILLING: {E.LAST: S.ENDED, E.FAIL: S.ENDED, E.WITHDRAWN: S.FILLING, E.BROKEN: S.ENDED},
 }
 
-HEARD: Final = frozenset({E.OFFER, E.GRANT, E.DONE, E.FAIL, E.REFUSE})
+PEER_EVENTS: Final = frozenset({E.OFFER, E.GRANT, E.DONE, E.FAIL, E.REFUSE})
 
 
 class Violation(ProtocolError):  # noqa: N818 - named for the event
@@ -118,7 +118,7 @@ class TcpHalf:
         after = self.table[self.state].get(event)
         if after is None:
             text = f"{event.name} while {self.state.name} of transfer {self.transfer.hex()}"
-            raise (Violation if event in HEARD or event is HalfEvent.LAST else ProtocolError)(text)
+            raise (Violation if event in PEER_EVENTS or event is HalfEvent.LAST else ProtocolError)(text)
         self.state = after
 
     def call(self, error: TensordError | None) -> list[Call]:

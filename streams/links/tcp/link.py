@@ -39,9 +39,9 @@ from .pairing import Pairing, Verdict
 from .protocol import Out, Protocol
 from .sockets import Connection
 
-SHORTEST: Final = 0.02  # seconds until the next attempt to dial
-LONGEST: Final = 1.0
-BEATS: Final = 3  # heartbeats in the time of patience
+SHORTEST_PAUSE: Final = 0.02  # seconds until the next attempt to dial
+LONGEST_PAUSE: Final = 1.0
+BEATS_PER_PATIENCE: Final = 3  # heartbeats in the time of patience
 
 Dial = Callable[[int], tuple[Connection, int]]  # takes our life; returns a connection, and the peer's life
 Report = Callable[[str, str], None]  # takes an event of this link, and its reason
@@ -217,7 +217,7 @@ class TcpLink:
 
     def _live(self) -> None:
         """Dial, carry values until the link breaks, and begin again."""
-        pause = SHORTEST
+        pause = SHORTEST_PAUSE
         while self._lost is None:
             try:
                 carried = self._dialled() and self._paired() and self._carry()
@@ -228,7 +228,7 @@ class TcpLink:
                     self._broke(f"{type(error).__name__}: {error}", self._pairing.own)
             self._bury()
             self._end_waits()
-            pause = SHORTEST if carried else min(2 * pause, LONGEST)
+            pause = SHORTEST_PAUSE if carried else min(2 * pause, LONGEST_PAUSE)
             with self._lock:
                 self._changed.wait_for(lambda: self._lost is not None or self._called, pause)
         self._bury()
@@ -292,7 +292,7 @@ class TcpLink:
         while True:
             with self._lock:
                 if not self._is_due(life):
-                    self._changed.wait_for(lambda: self._is_due(life), self._patience / BEATS)
+                    self._changed.wait_for(lambda: self._is_due(life), self._patience / BEATS_PER_PATIENCE)
                 if self._writing:
                     self._queue()
                 if life != self._pairing.own:
@@ -402,4 +402,6 @@ def make(calls: list[Any]) -> None:
 
 def _piece(bandwidth: float, patience: float) -> int:
     """The bytes of a piece: few enough that a slow simulated link still shows signs of life."""
-    return max(1024, min(PIECE_BYTES, int(bandwidth * patience / (2 * BEATS)))) if bandwidth else PIECE_BYTES
+    return (
+        max(1024, min(PIECE_BYTES, int(bandwidth * patience / (2 * BEATS_PER_PATIENCE)))) if bandwidth else PIECE_BYTES
+    )

@@ -1,7 +1,7 @@
 """All links of a node, and the port at which it takes values.
 
 Theory of operation
-    One thread accepts connections. Each handshake has a thread of its own, within `patience`; beyond `GREETINGS`
+    One thread accepts connections. Each handshake has a thread of its own, within `patience`; beyond `MOST_HANDSHAKES`
     concurrent handshakes the oldest is closed. A link lasts for one incarnation of its node at one address; a link to
     another incarnation replaces it when the table of members changes.
 
@@ -28,9 +28,9 @@ from .hello import VERSION, HelloAnswer, LinkHello, hear_answer, hear_hello, say
 from .link import TcpLink
 from .sockets import Connection, Tls, dial, listen, tuned
 
-GREETINGS: Final = 32  # concurrent handshakes
-GIVING_WAY: Final = 1.0  # seconds for the oldest one to end after it was cut
-REFUSED: Final = 0.2  # seconds for the reason of a refusal to be sent
+MOST_HANDSHAKES: Final = 32  # concurrent handshakes
+CUT_TIMEOUT: Final = 1.0  # seconds for the oldest one to end after it was cut
+REFUSAL_TIMEOUT: Final = 0.2  # seconds for the reason of a refusal to be sent
 Report = Callable[[str, str, str], None]  # takes an event, the node, and the reason
 
 
@@ -60,7 +60,7 @@ class TcpLinks:
         self._lock = threading.Lock()
         self._closed = False
         self._loopback = Loopback(own.node)
-        self._greeting = threading.Semaphore(GREETINGS)
+        self._greeting = threading.Semaphore(MOST_HANDSHAKES)
         self._greeters: dict[threading.Thread, socket.socket] = {}  # duplicates of the sockets of handshakes
         self._listener = listen(*ports)
         self.address = ports.at(self._listener.getsockname()[1])
@@ -181,7 +181,7 @@ class TcpLinks:
             return True
         with self._lock, suppress(OSError, StopIteration):
             next(iter(self._greeters.values())).shutdown(socket.SHUT_RDWR)
-        return self._greeting.acquire(timeout=GIVING_WAY)
+        return self._greeting.acquire(timeout=CUT_TIMEOUT)
 
     def _greet(self, connection: socket.socket, host: str) -> None:
         """Do the handshake, and pass the connection to its link."""
@@ -251,7 +251,7 @@ class TcpLinks:
     def _refuse(self, connection: Any, error: ProtocolError) -> None:
         """Send the reason. The caller closes the connection once the reason has had time to be sent."""
         with suppress(OSError):
-            connection.settimeout(REFUSED)
+            connection.settimeout(REFUSAL_TIMEOUT)
             say(connection, HelloAnswer(VERSION, error.message, self.node, self.own.incarnation, 0))
             connection.shutdown(socket.SHUT_WR)
 

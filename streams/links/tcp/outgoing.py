@@ -14,7 +14,7 @@ from .. import failures
 from ..failures import ByClient
 from .frames import NO_TRANSFER, HeaderKind, error_payload, frame
 
-TOGETHER: Final = 64  # frames in one write
+FRAMES_PER_WRITE: Final = 64  # frames in one write
 
 
 class Notice(NamedTuple):
@@ -64,7 +64,7 @@ class OutgoingFrames:
         if self.owes_note():
             self._noted = self._heard
             self.put(HeaderKind.NOTED, NO_TRANSFER, self._noted)
-        return b"".join([self.frames.popleft() for _ in range(min(len(self.frames), TOGETHER))])
+        return b"".join([self.frames.popleft() for _ in range(min(len(self.frames), FRAMES_PER_WRITE))])
 
     def tell(self, kind: HeaderKind, transfer: bytes, number: int, error: TensordError) -> None:
         """Tell the peer that a half has ended, now or on the next connection."""
@@ -75,7 +75,7 @@ class OutgoingFrames:
         notice = self.notices[self._newest] = Notice(kind, transfer, error)
         self._numbers[kind, transfer] = self._newest
         self._by_client.add(self._newest, transfer)
-        oldest = self._by_client.to_forget(failures.MOST)
+        oldest = self._by_client.to_forget(failures.MOST_FAILURES)
         if oldest is not None:
             self._drop(oldest)
         if self.up:

@@ -15,9 +15,9 @@ from ..link import Array, Into, Merge, OnEnd
 from .frames import PIECE_BYTES, Frame, HeaderKind
 from .halves import RECEIVER, Call, HalfEvent, HalfState, TcpHalf, Violation, bytes_of
 from .outgoing import OutgoingFrames
-from .sender import WINDOW, cost, under_way
+from .sender import WINDOW_BYTES, cost, under_way
 
-ARRIVED: Final = (
+MOST_ARRIVED: Final = (
     Limits().sessions * Limits().transfers
 )  # offers without a receiver yet: sessions of a peer may have no more
 OFFERED_STATES: Final = frozenset({HalfState.READY, HalfState.FAILED})
@@ -154,8 +154,10 @@ class Receiver:
 
     def _arrive(self, head: Frame, meta: Meta, values: bytes | None) -> list[Call]:
         """Keep an offer until the machine expects it; refuse it if too many are kept."""
-        if self.arrived >= ARRIVED:
-            error = QuotaError(f"{ARRIVED} values from one node to another wait, but no session has asked for them")
+        if self.arrived >= MOST_ARRIVED:
+            error = QuotaError(
+                f"{MOST_ARRIVED} values from one node to another wait, but no session has asked for them"
+            )
             self.failed.keep(head.transfer, error)
             self._outgoing.tell(HeaderKind.REFUSE, head.transfer, head.number, error)
             return []
@@ -170,8 +172,8 @@ class Receiver:
         if values is not None:
             half.view, half.counted = values, cost(half.meta)
             self.held += half.counted
-            if self.held > WINDOW:
-                raise Violation(f"more than {WINDOW} bytes that no session has received")
+            if self.held > WINDOW_BYTES:
+                raise Violation(f"more than {WINDOW_BYTES} bytes that no session has received")
 
     def failed_by(self, head: Frame, error: TensordError) -> list[Call]:
         """Take a FAIL: the half here ends, or gets the error when it begins. If it was refused, too, nobody needs the

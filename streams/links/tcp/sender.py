@@ -10,13 +10,13 @@ from typing import Final
 from ....interpreter.errors import ProtocolError, TensordError
 from ....interpreter.types.meta import Meta
 from ..failures import TransferFailures
-from ..link import SMALL, Array, OnEnd
+from ..link import SMALL_BYTES, Array, OnEnd
 from .frames import Frame, HeaderKind, meta_payload, small_payload
 from .halves import SENDER, Call, HalfEvent, HalfState, TcpHalf, bytes_of
 from .outgoing import OutgoingFrames
 
-WINDOW: Final = 16 << 20  # bytes of small values that the receiver has not taken
-OVERHEAD: Final = 512  # bytes that a small value counts in addition
+WINDOW_BYTES: Final = 16 << 20  # bytes of small values that the receiver has not taken
+OVERHEAD_BYTES: Final = 512  # bytes that a small value counts in addition
 
 
 class Sender:
@@ -123,7 +123,7 @@ class Sender:
         """Put the offer in a frame; with the bytes, if they are few and fit into the window."""
         self._offers += 1
         half.number, meta = self._offers, half.meta
-        if meta.nbytes <= SMALL and self.given + cost(meta) <= WINDOW:
+        if meta.nbytes <= SMALL_BYTES and self.given + cost(meta) <= WINDOW_BYTES:
             half.on(HalfEvent.HANDED)
             half.counted = cost(meta)
             self.given += half.counted
@@ -141,7 +141,7 @@ class Sender:
 
 def cost(meta: Meta) -> int:
     """The bytes that a small value counts in the window."""
-    return meta.nbytes + OVERHEAD
+    return meta.nbytes + OVERHEAD_BYTES
 
 
 def under_way(transfer: bytes) -> ProtocolError:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-AHEAD: Final = 4 << 10  # bytes that are read together: several small frames, or a header and the beginning of a piece
+READ_AHEAD_BYTES: Final = (
+    4 << 10
+)  # bytes that are read together: several small frames, or a header and the beginning of a piece
 TLS_PIECE: Final = 256 << 10  # bytes of one write: takes less than `patience` on the slowest network
 _TIME: Final = struct.Struct("ll")
 
@@ -35,7 +37,7 @@ class Connection:
     def __init__(self, inner: Any, patience: float, *, tls: bool) -> None:
         self._inner = inner
         self._tls = tls
-        self._buffer = memoryview(bytearray(AHEAD))
+        self._buffer = memoryview(bytearray(READ_AHEAD_BYTES))
         self._ahead = self._buffer[:0]
         inner.settimeout(patience if tls else None)
         if not tls:  # set in the kernel, since a timeout of Python's would double the system calls
@@ -47,7 +49,7 @@ class Connection:
         """Fill the view. ConnectionError at the end of the connection."""
         done, size = 0, len(view)
         while done < size:
-            if not self._ahead and size - done >= AHEAD:
+            if not self._ahead and size - done >= READ_AHEAD_BYTES:
                 done += self._receive(view[done:], socket.MSG_WAITALL)
                 continue
             if not self._ahead:

@@ -328,11 +328,11 @@ class TestMaking:
         nodes.nccl.dissolve()
 
     def test_is_bounded_in_time_and_in_what_is_left(self, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(nccl_library, "MAKING", 0.0)
-        monkeypatch.setattr(nccl_library, "PERIOD", 0.001)
+        monkeypatch.setattr(nccl_library, "JOIN_TIMEOUT", 0.0)
+        monkeypatch.setattr(nccl_library, "CHECK_INTERVAL", 0.001)
         spoil(nodes, monkeypatch, "node1")
         tensors = nodes.ones([ALL[0], ALL[2]])
-        for _ in range(nccl_library.UNFINISHED):
+        for _ in range(nccl_library.MOST_ABANDONED):
             with pytest.raises(KernelError, match="have not come within"):
                 all_reduce(tensors)[0].wait(timeout=WAIT)
         with pytest.raises(KernelError, match="communicators still wait"):

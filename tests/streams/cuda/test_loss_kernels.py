@@ -13,7 +13,7 @@ from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.cuda import loss_kernels
 from tensord.streams.cuda.loss_kernels import LossKernel
-from tensord.streams.cuda.loss_source import GRADIENT, LOSSES, SMALL, loss_source
+from tensord.streams.cuda.loss_source import GRADIENT, LOSSES, SMALL_LOSS, loss_source
 from tensord.streams.cuda.own_kernel import OwnKernel
 from tensord.streams.device import KernelCall
 
@@ -25,7 +25,7 @@ from .nvrtc import Compiler
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
 DTYPES = [("float32", "int64"), ("float64", "uint8"), ("float32", "uint64")]
-SOURCES = [loss_source(kernels, *dtypes) for kernels in (GRADIENT, LOSSES, SMALL) for dtypes in DTYPES]
+SOURCES = [loss_source(kernels, *dtypes) for kernels in (GRADIENT, LOSSES, SMALL_LOSS) for dtypes in DTYPES]
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from tensord.streams.cuda.nccl import new_id, rank_of
-from tensord.streams.library import ID
+from tensord.streams.library import ID_BYTES
 
 from ..fake_cuda.gpu import Gpu
 from ..fake_cuda.module import installed
 
-OLD = tuple(range(-ID // 2, ID // 2))
+OLD = tuple(range(-ID_BYTES // 2, ID_BYTES // 2))
 
 
 class OldCommunicator:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.cuda.products import CUPYS, FUNCTIONS, as_compute_type, workspace_of
+from tensord.streams.cuda.products import CUBLAS_MODULE, FUNCTIONS, as_compute_type, workspace_of
 
 from .graph_bench import SQUARE, values_of
 
@@ -92,7 +92,7 @@ def test_the_workspace_of_products_is_one_for_all_graphs_and_goes_with_the_devic
 def test_cupys_functions_take_what_the_librarys_do():
     """With CuPy's wheel and cuBLAS's, which need no GPU to be looked at."""
     try:
-        module = importlib.import_module(CUPYS)
+        module = importlib.import_module(CUBLAS_MODULE)
     except ImportError:
         pytest.skip("CuPy or cuBLAS is not installed")
     kinds = {"intptr_t": "h", "int": "i", "size_t": "p", "long long": "l"}

@@ -47,8 +47,8 @@ class Damaged(InMemory):
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(stored, "PIECE", PIECE)
-    monkeypatch.setattr(stored, "SPAN", SPAN)
+    monkeypatch.setattr(stored, "STORE_PIECE_BYTES", PIECE)
+    monkeypatch.setattr(stored, "SPAN_BYTES", SPAN)
 
 
 def joined(array):

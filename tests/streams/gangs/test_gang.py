@@ -13,9 +13,9 @@ import pytest
 
 from tensord.interpreter.errors import CancelledError, KernelError, ProtocolError, TensordError, node_lost
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.gangs.states import DEAF, HEARD_IN, TRANSITIONS, GangEvent, State
-from tensord.streams.gangs.words import FORM, Word
-from tensord.streams.library import ID
+from tensord.streams.gangs.states import IGNORING_STATES, STATES_OF_WORD, TRANSITIONS, GangEvent, State
+from tensord.streams.gangs.words import WORD_META, Word
+from tensord.streams.library import ID_BYTES
 
 from .world import DIGEST, Step, World
 
@@ -29,11 +29,11 @@ class TestTable:
         assert set(TRANSITIONS.values()) == set(State) - {State.COMING}
 
     def test_a_failure_is_legal_as_long_as_nothing_is_being_ended(self) -> None:
-        assert {state for state, event in TRANSITIONS if event is GangEvent.FAILED} == set(State) - DEAF
+        assert {state for state, event in TRANSITIONS if event is GangEvent.FAILED} == set(State) - IGNORING_STATES
 
     def test_no_word_is_heard_where_words_do_not_count(self) -> None:
-        assert set(HEARD_IN) == set(Word)
-        assert not any(states & DEAF for states in HEARD_IN.values())
+        assert set(STATES_OF_WORD) == set(Word)
+        assert not any(states & IGNORING_STATES for states in STATES_OF_WORD.values())
 
 
 def world_of(*nodes: str) -> World:
@@ -185,10 +185,10 @@ class Liar:
         self.number = max(NODES.index(node), NODES.index(peer))
         self.errors: list[TensordError | None] = []
 
-    def say(self, word: Word, digest: bytes = DIGEST, id_: bytes = b"", form: Meta = FORM) -> None:
+    def say(self, word: Word, digest: bytes = DIGEST, id_: bytes = b"", form: Meta = WORD_META) -> None:
         content = np.zeros(form.shape, form.dtype)
-        if form is FORM:
-            content[:] = np.frombuffer(digest + id_.ljust(ID, b"\0"), np.uint8)
+        if form is WORD_META:
+            content[:] = np.frombuffer(digest + id_.ljust(ID_BYTES, b"\0"), np.uint8)
         self.link.offer(word.transfer(FIRST, self.number), form, content, self.errors.append)
 
 
@@ -211,9 +211,9 @@ def test_a_lie_in_any_word_fails_the_launch_and_no_other(leads: bool, position: 
         liar.say(word, id_=b"an id")
         advance(world, honest)
     told: dict[str, tuple[Word, bytes, Meta]] = {
-        "digest": (words[position], bytes(32), FORM),
+        "digest": (words[position], bytes(32), WORD_META),
         "form": (words[position], DIGEST, Meta.of((1 << 20,), "uint8")),
-        "early": (words[max(position, 1)], DIGEST, FORM),
+        "early": (words[max(position, 1)], DIGEST, WORD_META),
     }
     word, digest, form = told[lie]
     liar.say(word, digest, b"an id", form)

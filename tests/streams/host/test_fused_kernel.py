@@ -20,7 +20,14 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.schema.opdef import REGISTRY, UNCOUNTED_BYTES, OpDef, find
 from tensord.interpreter.types.meta import DTYPES, Meta
 from tensord.streams.host import fused_kernel
-from tensord.streams.host.fused_kernel import CACHE, GRAIN, LARGEST, MOST, FusedKernel, slices_of
+from tensord.streams.host.fused_kernel import (
+    GRAIN,
+    MOST_SCRATCH_BLOCKS,
+    MOST_SCRATCH_BYTES,
+    PIECE_BYTES,
+    FusedKernel,
+    slices_of,
+)
 from tensord.streams.host.fused_layout import FusedExtent, FusedLayout, ScratchPart
 
 from ...each_case import each_case
@@ -398,17 +405,17 @@ def test_no_piece_has_one_element(step: int) -> None:
 
 
 def test_what_kernels_keep_between_calls_is_bounded_for_all_of_them_together() -> None:
-    sizes = [1, *[CACHE] * MOST, 2 * CACHE, LARGEST + 1]
+    sizes = [1, *[PIECE_BYTES] * MOST_SCRATCH_BLOCKS, 2 * PIECE_BYTES, MOST_SCRATCH_BYTES + 1]
     scratch = [fused_kernel.taken(size) for size in sizes]
     assert all(memory.size >= size for memory, size in zip(scratch, sizes, strict=True))
     for memory in scratch:
         fused_kernel.give_back(memory)
-    assert len(fused_kernel.SPARE) == MOST
-    assert max(memory.size for memory in fused_kernel.SPARE) <= LARGEST
+    assert len(fused_kernel.SPARE_SCRATCH) == MOST_SCRATCH_BLOCKS
+    assert max(memory.size for memory in fused_kernel.SPARE_SCRATCH) <= MOST_SCRATCH_BYTES
 
 
 def test_a_kernel_uses_the_scratch_of_another_again() -> None:
-    fused_kernel.SPARE.clear()
+    fused_kernel.SPARE_SCRATCH.clear()
     memory = fused_kernel.taken(10)
     fused_kernel.give_back(memory)
-    assert fused_kernel.taken(CACHE) is memory
+    assert fused_kernel.taken(PIECE_BYTES) is memory

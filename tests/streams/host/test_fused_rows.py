@@ -15,7 +15,7 @@ from tensord.interpreter.programs.fusion import Fusion, find_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.schema.opdef import UNCOUNTED_BYTES, find
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.host.fused_kernel import CACHE, FusedKernel
+from tensord.streams.host.fused_kernel import PIECE_BYTES, FusedKernel
 
 from ...each_case import each_case
 from ...interpreter.programs.passes.conftest import Writer
@@ -124,7 +124,7 @@ def test_threads_may_share_the_rows(function: Any) -> None:
 def test_what_has_one_element_a_row_takes_scratch_for_that() -> None:
     program, fusion = layer_norm(4000, 1000)
     kernel = FusedKernel(program, fusion)
-    assert 0 < kernel.scratch < CACHE
+    assert 0 < kernel.scratch < PIECE_BYTES
 
 
 def test_scratch_counts_what_kernels_take_for_pieces_that_cannot_be_shorter() -> None:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from tensord.interpreter.errors import CancelledError, KernelError, MetadataError, NodeLost, ProtocolError, TensordError
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.links.exchange import Exchange
-from tensord.streams.links.failures import MOST
+from tensord.streams.links.failures import MOST_FAILURES
 from tensord.streams.links.in_memory import pair
-from tensord.streams.links.link import SMALL
+from tensord.streams.links.link import SMALL_BYTES
 from tensord.streams.links.loopback import Loopback
 
 from ...each_case import each_case
@@ -181,9 +181,9 @@ class TestAFailure:
         assert halves.sent == halves.received == [None]
 
     def test_is_remembered_for_a_bounded_number_of_halves(self, halves: Halves) -> None:
-        for number in range(MOST + 1):
+        for number in range(MOST_FAILURES + 1):
             halves.link.fail(number.to_bytes(16), FAILED)
-        late = [Halves(halves.link, number.to_bytes(16)) for number in (0, 1, MOST)]
+        late = [Halves(halves.link, number.to_bytes(16)) for number in (0, 1, MOST_FAILURES)]
         for one in late:
             one.expect()
         assert [one.offered for one in late] == [[], [FAILED], [FAILED]]
@@ -283,7 +283,7 @@ class TestLinks:
 
 
 class TestLoopback:
-    @each_case("elements", [4, 2 * SMALL])
+    @each_case("elements", [4, 2 * SMALL_BYTES])
     def test_sends_a_machines_values_to_itself(self, elements: int) -> None:
         links = Loopback("node0")
         link, source, target = links.to("node0"), np.arange(float(elements)), np.zeros(elements)

@@ -10,7 +10,7 @@ from tensord.interpreter.errors import CancelledError, DeviceMemoryError
 from tensord.interpreter.wire.limits import Limits
 from tensord.interpreter.wire.messages import Call, Chain, Effect, Lookup, Publish, Unpublish, Wait
 from tensord.streams.device import Eviction
-from tensord.vm.admission.cancellation import PIECE, held_alone, written_now
+from tensord.vm.admission.cancellation import HANDLES_PER_STEP, held_alone, written_now
 from tensord.vm.memory.making_room import gather
 from tensord.vm.model.session import Cause
 from tensord.vm.reporting.invariants import violations
@@ -157,7 +157,7 @@ def test_a_callback_begins_a_cancellation_and_no_effect_behind_it_runs(bare: Bar
 def test_what_a_large_session_held_is_released_in_pieces(bare: Bare) -> None:
     """Each in a pass of its own, so that a daemon can serve others in between. Everything adds up meanwhile."""
     client, other = bare.client(), bare.client()
-    for n in range(PIECE * 3 + 10):
+    for n in range(HANDLES_PER_STEP * 3 + 10):
         client.upload([n])
     shared = client.ids
     share(client, other, shared, "a handle")
@@ -168,8 +168,8 @@ def test_what_a_large_session_held_is_released_in_pieces(bare: Bare) -> None:
         left.append(len(bare.engine.directory.leaving[0].tensors))
         assert not violations(bare.engine)
         assert bare.engine.schedule()
-    assert left == [PIECE * 2 + 10, PIECE + 10, 10]
-    assert other.fetch(other.ids) == [PIECE * 3 + 9.0]
+    assert left == [HANDLES_PER_STEP * 2 + 10, HANDLES_PER_STEP + 10, 10]
+    assert other.fetch(other.ids) == [HANDLES_PER_STEP * 3 + 9.0]
     bare.engine.close(other.session)
     bare.drain()
     assert bare.device.allocated == 0
@@ -178,7 +178,7 @@ def test_what_a_large_session_held_is_released_in_pieces(bare: Bare) -> None:
 def test_the_trace_has_one_release_for_what_goes_together(bare: Bare) -> None:
     """The end of a large session does not drive all other records out of the ring."""
     client = bare.client()
-    for n in range(PIECE):
+    for n in range(HANDLES_PER_STEP):
         client.upload([n])
     bare.drain()
     before = len(bare.engine.ring.entries)
@@ -194,7 +194,7 @@ def test_the_trace_has_one_release_for_what_goes_together(bare: Bare) -> None:
 def test_the_releases_of_a_session_that_ends_are_received_when_it_ends(bare: Bare, pieces: int) -> None:
     """Not when the engine last had something to do, which may be minutes ago."""
     client = bare.client()
-    for n in range(PIECE * pieces):
+    for n in range(HANDLES_PER_STEP * pieces):
         client.upload([n])
     bare.drain()
     before = len(bare.engine.ring.entries)
@@ -202,7 +202,7 @@ def test_the_releases_of_a_session_that_ends_are_received_when_it_ends(bare: Bar
     bare.engine.close(client.session)
     bare.drain()
     records = bare.engine.ring.records(lambda *_: SourceLocation())[before:]
-    assert [len(record.operands) for record in records] == [PIECE] * pieces
+    assert [len(record.operands) for record in records] == [HANDLES_PER_STEP] * pieces
     assert all(ended <= one.received <= one.started for one in records)
 
 
@@ -219,7 +219,7 @@ def test_what_a_cancellation_reports_is_stamped_when_it_is_cancelled(bare: Bare)
 def test_kernels_that_run_in_the_pass_do_not_age_the_releases_behind_them() -> None:
     bare = Bare(inline=True)
     client, other = bare.client(), bare.client()
-    for n in range(PIECE + 1):
+    for n in range(HANDLES_PER_STEP + 1):
         client.upload([n])
     x = other.upload([1.0])
     negative = other.signature("negative", [ONE])
@@ -250,30 +250,30 @@ def crowded(parts: Parts, handles: int) -> Client:
 
 def test_memory_that_an_ended_session_will_release_is_refused_to_nobody() -> None:
     """In whichever piece it comes."""
-    parts = Parts(memory=PIECE * 3 * VALUE)
-    client, other = crowded(parts, PIECE * 3), Client(parts, Limits())
+    parts = Parts(memory=HANDLES_PER_STEP * 3 * VALUE)
+    client, other = crowded(parts, HANDLES_PER_STEP * 3), Client(parts, Limits())
     parts.engine.close(client.session)
-    parts.engine.receive(other.session, [array_of(other.upload_message([7.0] * PIECE * 3))])
+    parts.engine.receive(other.session, [array_of(other.upload_message([7.0] * HANDLES_PER_STEP * 3))])
     assert parts.engine.directory.leaving
     parts.drain()
     assert not parts.errors
-    assert other.fetch(other.ids) == [7.0] * PIECE * 3
+    assert other.fetch(other.ids) == [7.0] * HANDLES_PER_STEP * 3
 
 
 def test_what_does_not_fit_even_then_fails_once_all_is_released() -> None:
-    parts = Parts(memory=PIECE * 3 * VALUE)
-    client, other = crowded(parts, PIECE * 3 - 1), Client(parts, Limits())
+    parts = Parts(memory=HANDLES_PER_STEP * 3 * VALUE)
+    client, other = crowded(parts, HANDLES_PER_STEP * 3 - 1), Client(parts, Limits())
     other.upload([7.0])
     parts.engine.close(client.session)
-    parts.engine.receive(other.session, [array_of(other.upload_message([7.0] * PIECE * 3))])
+    parts.engine.receive(other.session, [array_of(other.upload_message([7.0] * HANDLES_PER_STEP * 3))])
     parts.drain()
     assert [type(error) for error in parts.errors] == [DeviceMemoryError]
     assert f", where {VALUE} bytes of" in parts.errors[0].message
 
 
 def test_no_replica_is_dropped_for_memory_that_an_ended_session_will_release() -> None:
-    parts = Parts("cpu:0", "sim:0", memory=(PIECE * 3 + 20) * VALUE)
-    client, other = crowded(parts, PIECE * 3), Client(parts, Limits())
+    parts = Parts("cpu:0", "sim:0", memory=(HANDLES_PER_STEP * 3 + 20) * VALUE)
+    client, other = crowded(parts, HANDLES_PER_STEP * 3), Client(parts, Limits())
     x = other.upload([1.0] * 10)
     tensor = other.session.tensors[x]
     parts.drain()
@@ -283,7 +283,7 @@ def test_no_replica_is_dropped_for_memory_that_an_ended_session_will_release() -
     replica = tensor.storage.copies[parts.here]
     parts.here.candidates[replica] = tensor.storage
     parts.engine.close(client.session)
-    parts.engine.take(other.session, [array_of(other.upload_message([2.0] * 2 * PIECE))])
+    parts.engine.take(other.session, [array_of(other.upload_message([2.0] * 2 * HANDLES_PER_STEP))])
     assert replica.current
     assert not violations(parts.engine)
     parts.drain()
@@ -292,27 +292,27 @@ def test_no_replica_is_dropped_for_memory_that_an_ended_session_will_release() -
 
 def test_what_an_ended_session_holds_elsewhere_is_not_released_for_memory_here() -> None:
     """Which would hold up whoever needs the memory, though nothing comes of it."""
-    parts = Parts("cpu:0", "sim:0", memory=PIECE * 4 * VALUE)
+    parts = Parts("cpu:0", "sim:0", memory=HANDLES_PER_STEP * 4 * VALUE)
     other = Client(parts, Limits())
-    here = [parts.tensor() for _ in range(PIECE * 2)]
-    there = [parts.tensor(home="sim:0") for _ in range(PIECE * 3)]
+    here = [parts.tensor() for _ in range(HANDLES_PER_STEP * 2)]
+    there = [parts.tensor(home="sim:0") for _ in range(HANDLES_PER_STEP * 3)]
     parts.engine.close(parts.session)
-    parts.engine.take(other.session, [array_of(other.upload_message([1.0] * PIECE * 4))])
+    parts.engine.take(other.session, [array_of(other.upload_message([1.0] * HANDLES_PER_STEP * 4))])
     assert not any(tensor.holders for tensor in here)
-    assert sum(tensor.holders for tensor in there) == PIECE * 2  # one piece goes at once, wherever that is
+    assert sum(tensor.holders for tensor in there) == HANDLES_PER_STEP * 2  # one piece goes at once, wherever that is
     assert not violations(parts.engine)
     parts.drain()
     assert not parts.errors
-    assert other.fetch(other.ids) == [1.0] * PIECE * 4
+    assert other.fetch(other.ids) == [1.0] * HANDLES_PER_STEP * 4
 
 
 def test_what_others_share_counts_where_it_comes_to_lie() -> None:
     """An ended session has its handles to values that others may bring anywhere released with the first piece that is
     looked for."""
-    parts = Parts("cpu:0", "sim:0", memory=PIECE * 4 * VALUE)
+    parts = Parts("cpu:0", "sim:0", memory=HANDLES_PER_STEP * 4 * VALUE)
     client, other = Client(parts, Limits()), Client(parts, Limits())
     share(client, other, client.upload([1.0]), "a handle")
-    for n in range(PIECE * 3):
+    for n in range(HANDLES_PER_STEP * 3):
         client.upload([n])
     parts.drain()
     parts.engine.close(client.session)
@@ -325,11 +325,15 @@ def test_what_others_share_counts_where_it_comes_to_lie() -> None:
 @each_case("there", [0, 1, 3])
 def test_what_an_ended_session_holds_on_a_device_is_found_wherever_it_is_among_its_handles(there: int) -> None:
     """Without a look at each of the others if there is nothing, on a device from which values are evicted."""
-    parts = Parts("cpu:0", "sim:0", memory=PIECE * 9 * VALUE, eviction=Eviction.COST)
+    parts = Parts("cpu:0", "sim:0", memory=HANDLES_PER_STEP * 9 * VALUE, eviction=Eviction.COST)
     sim = parts.at("sim:0")
     gather(sim, parts.engine.directory.storages())
-    handles = 4 * PIECE
-    on_sim = {handles - 2 * PIECE - 1, PIECE, 1} if there == 3 else set(range(PIECE, PIECE + there))
+    handles = 4 * HANDLES_PER_STEP
+    on_sim = (
+        {handles - 2 * HANDLES_PER_STEP - 1, HANDLES_PER_STEP, 1}
+        if there == 3
+        else set(range(HANDLES_PER_STEP, HANDLES_PER_STEP + there))
+    )
     tensors = [parts.tensor(home="sim:0" if n in on_sim else "cpu:0") for n in range(handles)]
     for n in on_sim:
         sim.candidates[copy_of(tensors[n], sim)] = tensors[n].storage
@@ -345,7 +349,7 @@ def test_what_an_ended_session_holds_on_a_device_is_found_wherever_it_is_among_i
 
 def test_a_small_session_that_ends_behind_a_large_one_is_through_at_once(bare: Bare) -> None:
     large, small = bare.client(), bare.client()
-    for n in range(PIECE * 3):
+    for n in range(HANDLES_PER_STEP * 3):
         large.upload([n])
     kept = small.upload([1.0])
     bare.drain()
@@ -359,13 +363,13 @@ def test_a_small_session_that_ends_behind_a_large_one_is_through_at_once(bare: B
 def test_sessions_that_have_ended_take_turns(bare: Bare) -> None:
     clients = [bare.client() for _ in range(2)]
     for client in clients:
-        for n in range(PIECE * 3):
+        for n in range(HANDLES_PER_STEP * 3):
             client.upload([n])
     bare.drain()
     for client in clients:
         bare.engine.close(client.session)
     left = []
     while bare.engine.directory.leaving:
-        left.append({gone.session.id: len(gone.tensors) // PIECE for gone in bare.engine.directory.leaving})
+        left.append({gone.session.id: len(gone.tensors) // HANDLES_PER_STEP for gone in bare.engine.directory.leaving})
         bare.engine.schedule()
     assert left == [{1: 2, 2: 2}, {1: 1, 2: 2}, {1: 1, 2: 1}, {2: 1}]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tensord.vm.cluster.child import BOUND, Child, ended_by
+from tensord.vm.cluster.child import BOUND_SCRIPT, Child, ended_by
 
 LIMIT = 20.0
 NOTIFIES = """
@@ -94,7 +94,7 @@ def test_a_child_can_be_killed_and_later_signals_reach_nobody(notify):
 
 
 def test_what_is_bound_ends_when_its_parent_is_killed():
-    command = [sys.executable, "-I", "-c", PARENT, BOUND]
+    command = [sys.executable, "-I", "-c", PARENT, BOUND_SCRIPT]
     parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - the command is ours
     assert parent.stdout is not None
     child = os.pidfd_open(int(parent.stdout.readline()))
@@ -109,7 +109,10 @@ def test_what_is_bound_ends_when_its_parent_is_killed():
 
 def test_what_is_bound_to_a_parent_that_is_gone_does_not_begin():
     ended = subprocess.run(  # noqa: S603
-        [sys.executable, "-I", "-S", BOUND, "1", "/bin/echo", "began"], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-S", BOUND_SCRIPT, "1", "/bin/echo", "began"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert ended.stdout == ""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tensord.vm.cluster.lifecycle import (
-    FIRST,
-    LONGEST,
-    LOOP,
-    STEADY,
-    TABLE,
+    FAILURES_OF_A_LOOP,
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    STEADY_SECONDS,
+    TRANSITIONS,
     Action,
     DaemonEvent,
     DaemonProcessState,
@@ -51,10 +51,10 @@ def test_pauses_double_up_to_the_longest_and_a_crash_loop_is_failing():
     for _ in range(12):
         lifecycle.take(DaemonEvent.EXITED, 1.0)
         pauses.append((lifecycle.due or 0.0) - 1.0)
-        assert lifecycle.failing == (lifecycle.failures >= LOOP)
+        assert lifecycle.failing == (lifecycle.failures >= FAILURES_OF_A_LOOP)
         lifecycle.take(DaemonEvent.DUE, 1.0)
-    assert pauses[:4] == [0.0, FIRST, 2 * FIRST, 4 * FIRST]
-    assert pauses[-1] == LONGEST
+    assert pauses[:4] == [0.0, FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
+    assert pauses[-1] == LONGEST_PAUSE
     assert lifecycle.failing
 
 
@@ -65,7 +65,7 @@ def test_who_served_long_enough_begins_a_new_count():
         lifecycle.take(DaemonEvent.EXITED, 0.0)
         lifecycle.take(DaemonEvent.DUE, 0.0)
     lifecycle.take(DaemonEvent.READY, 0.0)
-    lifecycle.take(DaemonEvent.EXITED, STEADY)
+    lifecycle.take(DaemonEvent.EXITED, STEADY_SECONDS)
     assert (lifecycle.failures, lifecycle.pause()) == (1, 0.0)
 
 
@@ -118,7 +118,7 @@ def test_a_daemon_that_ends_while_it_drains_stays_ended():
 @each_case("state", list(DaemonProcessState))
 def test_steps_that_the_table_lacks_raise_and_change_nothing(state):
     for event in DaemonEvent:
-        if (state, event) in TABLE:
+        if (state, event) in TRANSITIONS:
             continue
         lifecycle = serving()
         lifecycle.state, lifecycle.due = state, 3.0
@@ -129,12 +129,12 @@ def test_steps_that_the_table_lacks_raise_and_change_nothing(state):
 
 
 def test_every_state_is_reached_and_all_but_the_last_can_be_left():
-    assert set(TABLE.values()) == set(DaemonProcessState) - {DaemonProcessState.NEW}
-    assert {before for before, _ in TABLE} == set(DaemonProcessState) - {DaemonProcessState.STOPPED}
+    assert set(TRANSITIONS.values()) == set(DaemonProcessState) - {DaemonProcessState.NEW}
+    assert {before for before, _ in TRANSITIONS} == set(DaemonProcessState) - {DaemonProcessState.STOPPED}
 
 
 def test_each_state_with_a_process_can_be_told_to_stop():
-    allowed = {before for before, event in TABLE if event is DaemonEvent.STOP}
+    allowed = {before for before, event in TRANSITIONS if event is DaemonEvent.STOP}
     assert allowed == set(DaemonProcessState) - {
         DaemonProcessState.NEW,
         DaemonProcessState.STOPPING,

@@ -71,9 +71,9 @@ class Cluster:
 def run(tmp_path, monkeypatch):
     """run(scenario): on an event loop of its own, with a cluster; supervisors are closed at the end."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    monkeypatch.setattr("tensord.vm.cluster.supervisor.PAUSE", 0.005)
-    monkeypatch.setattr("tensord.vm.cluster.supervisor.LOOKING", 0.005)
-    monkeypatch.setattr("tensord.vm.cluster.supervisor.FIGURES", 0.005)
+    monkeypatch.setattr("tensord.vm.cluster.supervisor.RETRY_PAUSE", 0.005)
+    monkeypatch.setattr("tensord.vm.cluster.supervisor.LOOK_INTERVAL", 0.005)
+    monkeypatch.setattr("tensord.vm.cluster.supervisor.FIGURES_INTERVAL", 0.005)
 
     async def main(scenario):
         cluster = Cluster(tmp_path)
@@ -191,7 +191,7 @@ def test_a_daemon_that_does_not_answer_is_told_later(run):
 
 
 def test_a_node_that_another_supervisor_has_on_this_machine_waits_and_touches_nothing(run, monkeypatch):
-    monkeypatch.setattr("tensord.vm.cluster.supervisor.TAKEOVER", 0.0)
+    monkeypatch.setattr("tensord.vm.cluster.supervisor.TAKEOVER_TIMEOUT", 0.0)
 
     async def scenario(cluster):
         first = await cluster.start("node0")

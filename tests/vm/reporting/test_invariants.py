@@ -28,7 +28,7 @@ class Busy(Parts):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__("cpu:0", "sim:0", eviction=Eviction.COST)
-        monkeypatch.setattr(fair_queue, "DEPTH", 0)
+        monkeypatch.setattr(fair_queue, "QUEUE_DEPTH", 0)
         self.x, self.y = self.tensor(), self.tensor()
         self.residency.operand(self.x, self.at("sim:0"), Cause(self.session, 0))  # a transfer
         self.scheduler.bound.clear()

@@ -17,7 +17,7 @@ from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Release
 from tensord.interpreter.wire.program_messages import Run
-from tensord.streams.host.host import SHARED
+from tensord.streams.host.host import SHARED_WORK
 from tensord.vm.routines.compiling.arena import ALIGNMENT
 from tensord.vm.routines.running.segment import IDLE, LARGEST_IDLE_ARENA, STAYING, CompiledSegment
 from tensord.vm.tracing.flat import SourceLocation
@@ -319,7 +319,7 @@ class TestThreads:
 
         helpers = []
         with td.connect("local", devices=[{"name": "cpu:0", "workers": workers}]) as session:
-            x = session.asarray(np.linspace(-1, 1, SHARED // 4, dtype=np.float32))
+            x = session.asarray(np.linspace(-1, 1, SHARED_WORK // 4, dtype=np.float32))
             routine = session.routine(polynomial)
             expected = polynomial(x).numpy()
             for _ in range(3):

@@ -126,10 +126,10 @@ class TestElision:
         assert parts.ran == ["second", "first", "both"]
 
     def test_who_waits_for_something_in_the_backlog_is_not_ready(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(fair_queue, "DEPTH", 0)
+        monkeypatch.setattr(fair_queue, "QUEUE_DEPTH", 0)
         parts = Parts()
         x = parts.tensor()
-        chain = [parts.op(reads=[x], writes=[x]) for _ in range(fair_queue.FEW + 2)]
+        chain = [parts.op(reads=[x], writes=[x]) for _ in range(fair_queue.GUARANTEED_INSTRUCTIONS + 2)]
         states = [instruction.status for instruction in chain[-2:]]
         assert states == [Status.READY, Status.WAITING]
         assert len(parts.dispatcher.backlog[parts.device.compute[0]]) == 1
@@ -139,7 +139,7 @@ class TestElision:
 
 class TestRoom:
     def test_what_a_session_may_not_queue_waits_in_its_order_and_follows(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(fair_queue, "DEPTH", 0)
+        monkeypatch.setattr(fair_queue, "QUEUE_DEPTH", 0)
         parts = Parts()
         made = [parts.op(str(n), writes=[parts.tensor()]) for n in range(8)]
         stream = parts.device.compute[0]

@@ -11,7 +11,7 @@ from tensord.interpreter.wire.message_kinds import CALL
 from tensord.interpreter.wire.messages import Call, Fetch, Release
 from tensord.vm.engine import Engine
 from tensord.vm.scheduler import fair_queue
-from tensord.vm.scheduler.fair_queue import DEPTH, FEW
+from tensord.vm.scheduler.fair_queue import GUARANTEED_INSTRUCTIONS, QUEUE_DEPTH
 
 from ..bare_engine import ONE, Bare, Client
 
@@ -19,7 +19,7 @@ from ..bare_engine import ONE, Bare, Client
 @pytest.fixture(autouse=True)
 def heavy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel is a heavy one."""
-    monkeypatch.setattr(fair_queue, "PORTION", 1)
+    monkeypatch.setattr(fair_queue, "SHARED_WORK", 1)
 
 
 def flood(client: Client, x: int, count: int) -> list[int]:
@@ -48,15 +48,15 @@ def pair(bare: Bare) -> tuple[Client, Client, int, int]:
 def test_alone_a_session_fills_the_queue() -> None:
     bare = Bare(inline=False)
     client = bare.client()
-    made = flood(client, client.upload([1.0]), DEPTH + 100)
-    assert len(queue(bare)) == DEPTH
+    made = flood(client, client.upload([1.0]), QUEUE_DEPTH + 100)
+    assert len(queue(bare)) == QUEUE_DEPTH
     assert len(bare.engine.scheduler.dispatcher.backlog[bare.device.compute[0]]) == 100
     assert client.fetch(made[-1]) == [-1.0]
     assert not bare.engine.scheduler.dispatcher.backlog
 
 
 def test_alone_a_session_queues_no_more_than_some_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fair_queue, "AHEAD", 30)
+    monkeypatch.setattr(fair_queue, "EXCLUSIVE_WORK", 30)
     bare = Bare(inline=False)
     client = bare.client()
     made = flood(client, client.upload([1.0]), 100)
@@ -68,11 +68,13 @@ def test_an_op_of_another_session_waits_behind_few() -> None:
     bare = Bare(inline=False)
     a, b, x, y = pair(bare)
     made = flood(a, x, 200)
-    assert queue(bare) == [a.session] * FEW
+    assert queue(bare) == [a.session] * GUARANTEED_INSTRUCTIONS
     result = b.call("negative", y)
-    assert queue(bare) == [a.session] * FEW + [b.session]
+    assert queue(bare) == [a.session] * GUARANTEED_INSTRUCTIONS + [b.session]
     (stream,) = bare.device.compute
-    assert [bare.step(stream) for _ in range(FEW + 1)] == [a.session] * FEW + [b.session]
+    assert [bare.step(stream) for _ in range(GUARANTEED_INSTRUCTIONS + 1)] == [a.session] * GUARANTEED_INSTRUCTIONS + [
+        b.session
+    ]
     assert b.fetch(result) == [-2.0]
     assert a.fetch(made[-1]) == [-1.0]
 
@@ -84,14 +86,14 @@ def test_two_floods_take_turns() -> None:
     flood(b, y, 50)
     (stream,) = bare.device.compute
     order = [bare.step(stream) for _ in range(80)]
-    for start in range(0, 80, 2 * FEW):
-        assert order[start : start + 2 * FEW].count(a.session) == FEW
+    for start in range(0, 80, 2 * GUARANTEED_INSTRUCTIONS):
+        assert order[start : start + 2 * GUARANTEED_INSTRUCTIONS].count(a.session) == GUARANTEED_INSTRUCTIONS
     bare.drain()
     assert not bare.engine.live
 
 
 def test_small_kernels_are_queued_by_their_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fair_queue, "PORTION", 30)
+    monkeypatch.setattr(fair_queue, "SHARED_WORK", 30)
     bare = Bare(inline=False)
     a, _, x, _ = pair(bare)
     flood(a, x, 100)
@@ -103,13 +105,13 @@ def test_a_chain_goes_as_a_batch() -> None:
     a, _, x, _ = pair(bare)
     number = a.signature("negative", (ONE,), (), (ONE,))
     a.send(*([CALL, number, (x,), (x,), 0, 1] for _ in range(11)))
-    assert queue(bare) == [a.session] * FEW
+    assert queue(bare) == [a.session] * GUARANTEED_INSTRUCTIONS
     (stream,) = bare.device.compute
-    for _ in range(FEW):
+    for _ in range(GUARANTEED_INSTRUCTIONS):
         stream.execute()
-    stream.report(FEW)
+    stream.report(GUARANTEED_INSTRUCTIONS)
     bare.schedule()
-    assert queue(bare) == [a.session] * FEW
+    assert queue(bare) == [a.session] * GUARANTEED_INSTRUCTIONS
     assert a.fetch(x) == [-1.0]
 
 

@@ -53,8 +53,8 @@ class TestCompletion:
     def test_a_long_chain_that_was_executed_before_its_source_completes_without_recursion(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(fair_queue, "DEPTH", 2 * LENGTH)
-        monkeypatch.setattr(fair_queue, "AHEAD", 1 << 60)
+        monkeypatch.setattr(fair_queue, "QUEUE_DEPTH", 2 * LENGTH)
+        monkeypatch.setattr(fair_queue, "EXCLUSIVE_WORK", 1 << 60)
         parts, (source, *chain) = chain_on_events(LENGTH)
         stream = parts.device.compute[1]
         stream.report(len(stream.executed))

@@ -75,7 +75,7 @@ def has_told_of_itself(peer: Any) -> bool:
 
 def impatient() -> None:
     """A daemon that waits hardly at all for kernels that were given up."""
-    daemon.CANCELLED = 0.2
+    daemon.CANCELLATION_GRACE = 0.2
     main()
 
 

@@ -17,12 +17,12 @@ import zmq
 from tensord.interpreter.wire.limits import Limits
 from tensord.vm.service import descriptors
 from tensord.vm.service.access.listen_address import ListenAddress
-from tensord.vm.service.connections.listener import UNREAD, Listener
+from tensord.vm.service.connections.listener import MONITOR_EVENTS, Listener
 
 from ...daemon import Daemon
 from ...puppet import eventually
 
-LIMIT = 3 * (UNREAD + descriptors.MOMENTS) // 2 + 100  # the daemon's, of open files
+LIMIT = 3 * (MONITOR_EVENTS + descriptors.SHORT_USES) // 2 + 100  # the daemon's, of open files
 MINE = LIMIT + 200  # of this process, for the burst
 FULL = struct.pack("ll", 0, 300_000)  # a timeval: the kernel's queue of connections counts as full after that
 MAIN = ("tests.vm.service.broken_daemons", "held_up")
@@ -75,8 +75,8 @@ def test_a_burst_while_the_daemon_is_busy_waits_and_who_was_there_is_served(tmp_
         with ExitStack() as opened:
             with hold(tmp_path):
                 connected = opened.enter_context(burst(daemon.address.removeprefix("ipc://")))
-                assert UNREAD <= connected < LIMIT  # the others wait in `connect`
-                assert files_of(daemon) < LIMIT - descriptors.MOMENTS
+                assert MONITOR_EVENTS <= connected < LIMIT  # the others wait in `connect`
+                assert files_of(daemon) < LIMIT - descriptors.SHORT_USES
             assert (x + 1).tolist() == [2.0, 3.0]
             with daemon.connect() as late:
                 assert late.asarray([3.0]).tolist() == [3.0]
@@ -93,14 +93,14 @@ def test_a_listener_closes_although_nobody_reads_of_a_burst() -> None:
         context = zmq.Context()
         listener = Listener(context, ListenAddress(f"ipc://{path}", f"ipc://{path}", {}), Limits(), heartbeat=1.0)
         with burst(path) as connected:
-            assert UNREAD <= connected < LIMIT
+            assert MONITOR_EVENTS <= connected < LIMIT
             listener.close()
             context.term()
 
 
 @pytest.mark.parametrize(
     ("listeners", "limit", "short"),
-    [(1, LIMIT, 0), (1, LIMIT - 101, 1), (2, 3 * (UNREAD + descriptors.MOMENTS // 2), 0)],
+    [(1, LIMIT, 0), (1, LIMIT - 101, 1), (2, 3 * (MONITOR_EVENTS + descriptors.SHORT_USES // 2), 0)],
 )
 def test_the_daemon_knows_whether_a_burst_fits(
     monkeypatch: pytest.MonkeyPatch, listeners: int, limit: int, short: int
@@ -110,4 +110,4 @@ def test_the_daemon_knows_whether_a_burst_fits(
     shares = descriptors.share_out(listeners)
     assert shares.short == short
     if not short:
-        assert sum(shares[:3]) + listeners * UNREAD + descriptors.MOMENTS < limit
+        assert sum(shares[:3]) + listeners * MONITOR_EVENTS + descriptors.SHORT_USES < limit

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import zmq
 
-from tensord.vm.service.busy_polling import MOST, NEAR, BusyPolling
+from tensord.vm.service.busy_polling import MOST_PENALTY, SHORT_SLEEP_FACTOR, BusyPolling
 from tensord.vm.service.loop import Loop
 
 from ...fuzz.harness import Harness
 
 LIMIT = 200_000
-SHORT, LONG = NEAR * LIMIT - 1, NEAR * LIMIT
+SHORT, LONG = SHORT_SLEEP_FACTOR * LIMIT - 1, SHORT_SLEEP_FACTOR * LIMIT
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def test_each_try_in_vain_doubles_the_naps_before_the_next_one(polling: BusyPoll
         polling.slept(LONG, polled=True)
         assert polling.budget() == 0
         found.append(polling._naps)
-    assert found == [1, 2, 4, 8, 16, 32, MOST, MOST, MOST]
+    assert found == [1, 2, 4, 8, 16, 32, MOST_PENALTY, MOST_PENALTY, MOST_PENALTY]
     naps_until_it_polls(polling)
     polling.succeeded()
     polling.slept(LONG, polled=True)

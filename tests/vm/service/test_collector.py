@@ -10,7 +10,7 @@ from ...forked import run_script
 SCRIPT = """
 import gc
 
-from tensord.vm.service.daemon import COLLECTOR
+from tensord.vm.service.daemon import GC_THRESHOLDS
 
 LOOKED_AT = 250_000  # objects in one go, but for the oldest generation
 
@@ -28,7 +28,7 @@ def note(phase, info):
 
 gc.enable()
 gc.collect()
-gc.set_threshold(*COLLECTOR)
+gc.set_threshold(*GC_THRESHOLDS)
 gc.callbacks.append(note)
 made.extend([] for _ in range(1_200_000))
 gc.callbacks.remove(note)

@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 
 from tensord.vm.service import exporter as module
-from tensord.vm.service.exporter import LONGEST_PAUSE, PERIOD, WELL, Exporter, check_exporter, command_of
+from tensord.vm.service.exporter import (
+    CHECK_INTERVAL,
+    HEALTHY_AFTER,
+    LONGEST_PAUSE,
+    Exporter,
+    check_exporter,
+    command_of,
+)
 from tensord.vm.service.process.errors import StartError
 from tensord.vm.service.settings.config import Config, load
 
@@ -109,9 +116,9 @@ def test_one_that_ends_is_started_again_after_pauses_that_grow(kept: Kept, log: 
 @pytest.mark.parametrize("kept", [WAITS], indirect=True, ids=[""])
 def test_one_that_was_well_for_long_is_started_again_soon(kept: Kept, log: Log) -> None:
     kept.look_until("exporter of metrics", log)
-    kept.now += WELL
+    kept.now += HEALTHY_AFTER
     os.kill(kept.child.pid, signal.SIGKILL)
-    assert kept.look_until("no metrics are exported", log)["again_in"] == PERIOD
+    assert kept.look_until("no metrics are exported", log)["again_in"] == CHECK_INTERVAL
 
 
 def test_a_program_that_is_not_there_is_told(log: Log) -> None:
@@ -122,7 +129,7 @@ def test_a_program_that_is_not_there_is_told(log: Log) -> None:
 
 
 def test_a_child_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
-    monkeypatch.setattr(module, "ENDING", 0.05)
+    monkeypatch.setattr(module, "END_TIMEOUT", 0.05)
     stubborn = Kept("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + WAITS + "; time.sleep(99)")
     stubborn.look_until("exporter of metrics", log)
     child: subprocess.Popen[bytes] = stubborn.child

@@ -202,7 +202,7 @@ def test_the_processes_of_sessions_that_have_ended_are_forgotten(driven: tuple[H
 def test_nothing_grows_with_the_number_of_sessions_there_have_been(
     driven: tuple[Harness, Loop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "LEFT", ROUNDS // 2)  # what is bounded is full before we count
+    monkeypatch.setattr(registry, "REMEMBERED_PEERS", ROUNDS // 2)  # what is bounded is full before we count
     monkeypatch.setattr(locations, "ENDED", ROUNDS // 2)
     harness, loop = driven
     harness.engine.ring.entries = deque(harness.engine.ring.entries, ROUNDS // 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensord.vm.scheduler.fair_queue import FEW
+from tensord.vm.scheduler.fair_queue import GUARANTEED_INSTRUCTIONS
 from tensord.vm.tracing.flat import IMMEDIATE
 from tensord.vm.tracing.record import MetaRecord
 
@@ -159,13 +159,13 @@ class TestHeld:
         for session in (first, second):
             session.sync()
         device.hold("compute")
-        results = [first.call("matmul", [x, x]) for _ in range(FEW + 1)]
+        results = [first.call("matmul", [x, x]) for _ in range(GUARANTEED_INSTRUCTIONS + 1)]
         first._core.outbox.flush()
         device.resume("compute")
         first.sync()
         held = [record.held for record in first.trace().records if record.op == "matmul"]
-        assert held == [""] * FEW + ["fairness"]
-        assert len(results) == FEW + 1
+        assert held == [""] * GUARANTEED_INSTRUCTIONS + ["fairness"]
+        assert len(results) == GUARANTEED_INSTRUCTIONS + 1
 
 
 @pytest.mark.parametrize("operands", [2, 40])

@@ -31,8 +31,8 @@ from ..specification import Specification
 from ..supervisor import Ask, PeerLost, Supervisor
 from .metrics import Gauges
 
-LAST_WORDS: Final = 0.3  # how many seconds the last message has to be sent
-USUAL: Final = "usual"  # the lock of the default address
+MESSAGE_GRACE: Final = 0.3  # how many seconds the last message has to be sent
+DEFAULT_ADDRESS_LOCK: Final = "usual"  # the lock of the default address
 
 
 class RayPeers:
@@ -123,7 +123,7 @@ class SupervisorActor:
     def _raylet_ended(self) -> None:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._raylet)
-        loop.call_later(LAST_WORDS, os._exit, 1)
+        loop.call_later(MESSAGE_GRACE, os._exit, 1)
         self.supervisor.give_up()
 
     # -- for other supervisors -------------------------------------------------------------------------------------
@@ -201,11 +201,11 @@ def usual_address(locks: Locks) -> str:
 
     "" otherwise. One node of a machine can have it.
     """
-    if not locks.take(USUAL):
+    if not locks.take(DEFAULT_ADDRESS_LOCK):
         return ""
     if pid_of(default_address()) is None:
         return default_address()
-    locks.give_back(USUAL)  # another daemon of this user runs there
+    locks.give_back(DEFAULT_ADDRESS_LOCK)  # another daemon of this user runs there
     return ""
 
 

@@ -15,11 +15,11 @@ from ....interpreter.errors import TensordError
 from ..errors import ClusterError
 from ..members import LOST
 from ..specification import index_of
-from ..tokens import START, asks_for_token, check_token
+from ..tokens import START_ADVICE, asks_for_token, check_token
 
-ANSWER: Final = 5.0  # seconds for a supervisor to answer
-MOMENT: Final = 0.5  # seconds for a supervisor that others consider lost
-QUIET: Final = {
+ANSWER_TIMEOUT: Final = 5.0  # seconds for a supervisor to answer
+LOST_NODE_TIMEOUT: Final = 0.5  # seconds for a supervisor that others consider lost
+QUIET_OPTIONS: Final = {
     "log_to_driver": False,
     "logging_level": "CRITICAL",
     "configure_logging": False,
@@ -37,9 +37,9 @@ def connected(address: str, namespace: str) -> Iterator[None]:
         return
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     try:
-        ray.init(address=address, namespace=namespace, **QUIET)
+        ray.init(address=address, namespace=namespace, **QUIET_OPTIONS)
     except ConnectionError as error:
-        raise ClusterError(f"no Ray cluster is running at {address} ({first_line(error)}): {START}") from None
+        raise ClusterError(f"no Ray cluster is running at {address} ({first_line(error)}): {START_ADVICE}") from None
     except RuntimeError as error:
         if "ersion mismatch" in str(error):
             raise ClusterError(f"{first_line(error, 3)}: install the same versions on all nodes") from None
@@ -100,13 +100,13 @@ def chosen(namespace: str, nodes: Sequence[str]) -> dict[str, Any]:
     return {node: found[node] for node in nodes} if nodes else found
 
 
-def answers(asked: Mapping[str, Any], seconds: float = ANSWER, lost: Container[str] = ()) -> dict[str, Any]:
+def answers(asked: Mapping[str, Any], seconds: float = ANSWER_TIMEOUT, lost: Container[str] = ()) -> dict[str, Any]:
     """The answer of each supervisor, by node, or its error if it does not answer. Supervisors in `lost` have only
-    `MOMENT` seconds."""
+    `LOST_NODE_TIMEOUT` seconds."""
     sure = [reference for node, reference in asked.items() if node not in lost]
     _await(sure, len(sure), seconds)
     if len(sure) < len(asked):
-        _await(list(asked.values()), len(asked), MOMENT)
+        _await(list(asked.values()), len(asked), LOST_NODE_TIMEOUT)
     return {node: _answer(reference) for node, reference in asked.items()}
 
 
@@ -116,7 +116,7 @@ def rows_of(handles: Mapping[str, Any]) -> dict[str, Any]:
     If the first one that answers considers others lost, they are hardly waited for.
     """
     asked = {node: one.row.remote() for node, one in handles.items()}
-    first = _await(list(asked.values()), 1, ANSWER)
+    first = _await(list(asked.values()), 1, ANSWER_TIMEOUT)
     row = _answer(first[0]) if first else {}
     members = row["members"] if isinstance(row, Mapping) and row else ()
     return answers(asked, lost={one["node"] for one in members if one["state"] == LOST})
@@ -158,7 +158,7 @@ def explained(error: BaseException) -> str:
     return last[:300]
 
 
-def ask(handle: Any, method: str, *arguments: Any, seconds: float = ANSWER) -> Any:
+def ask(handle: Any, method: str, *arguments: Any, seconds: float = ANSWER_TIMEOUT) -> Any:
     """The answer of one supervisor. ClusterError if it does not answer."""
     try:
         return ray.get(getattr(handle, method).remote(*arguments), timeout=seconds)

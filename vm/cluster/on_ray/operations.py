@@ -26,10 +26,12 @@ from .placing import Bundle
 
 OnProgress: TypeAlias = Callable[[str, str], None]
 
-POLL: Final = 0.1
-WATCH: Final = 1.0
-FAILURES: Final = 2  # so many failed starts mean that a node does not start; one may fail because a port was just taken
-ENDING: Final = 15.0  # seconds in addition to the grace period
+POLL_INTERVAL: Final = 0.1
+WATCH_INTERVAL: Final = 1.0
+MOST_FAILURES: Final = (
+    2  # so many failed starts mean that a node does not start; one may fail because a port was just taken
+)
+END_MARGIN: Final = 15.0  # seconds in addition to the grace period
 
 
 def up(
@@ -140,7 +142,7 @@ def _await_up(made: Mapping[str, Any], timeout: float, on_progress: OnProgress) 
     rows: dict[str, Any] = {}
     asked = {node: one.row.remote() for node, one in made.items()}
     while len(rows) < len(made):
-        ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=POLL)
+        ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=POLL_INTERVAL)
         for node, reference in list(asked.items()):
             if reference in ready:
                 row = _row_of(node, reference)
@@ -156,7 +158,7 @@ def _await_up(made: Mapping[str, Any], timeout: float, on_progress: OnProgress) 
                 "waits longer"
             )
         if ready and asked:
-            time.sleep(POLL)
+            time.sleep(POLL_INTERVAL)
     return rows
 
 
@@ -170,7 +172,7 @@ def _row_of(node: str, reference: Any) -> dict[str, Any]:
             f"{node} ({row['host']}) has tensord {row['version']}, and this is {version()}: install the same version "
             "on all nodes"
         )
-    if row["failures"] >= FAILURES or (row["wrong"] and row["state"] == DaemonProcessState.NEW):
+    if row["failures"] >= MOST_FAILURES or (row["wrong"] and row["state"] == DaemonProcessState.NEW):
         gpus = f", GPUs {row['gpus']}" if row["gpus"] else ""
         raise ClusterError(f"{node} ({row['host']}{gpus}) does not start: {row['wrong']}")
     found: dict[str, Any] = row
@@ -203,7 +205,7 @@ def down(namespace: str, nodes: Sequence[str], on_progress: OnProgress) -> list[
     wrong |= _wish({node: one for node, one in leaving.items() if node not in wrong}, DaemonEvent.STOP)
     for node, error in wrong.items():
         on_progress(node, f"killed: {error}" if error else "stopping")
-    _leave(leaving, [node for node, error in wrong.items() if not error], namespace, ENDING, on_progress)
+    _leave(leaving, [node for node, error in wrong.items() if not error], namespace, END_MARGIN, on_progress)
     return list(leaving)
 
 
@@ -217,7 +219,7 @@ def drain(namespace: str, nodes: Sequence[str], seconds: float, on_progress: OnP
         if error:
             raise ClusterError(error)
         on_progress(node, "draining")
-    _leave(leaving, list(leaving), namespace, seconds + ENDING, on_progress)
+    _leave(leaving, list(leaving), namespace, seconds + END_MARGIN, on_progress)
     return list(leaving)
 
 
@@ -261,7 +263,7 @@ def await_end() -> None:
     """Wait until the cluster is down, or until the operator interrupts."""
     with suppress(KeyboardInterrupt):
         while supervisors():
-            time.sleep(WATCH)
+            time.sleep(WATCH_INTERVAL)
 
 
 # -- restarts ----------------------------------------------------------------------------------------------------------
@@ -293,9 +295,9 @@ def _await_back(node: str, handle: Any, before: int, timeout: float) -> dict[str
         row: dict[str, Any] = ask(handle, "row")
         if row["up"] and row["incarnation"] > before:
             return row
-        if row["failures"] >= FAILURES or (row["wrong"] and row["state"] == DaemonProcessState.NEW):
+        if row["failures"] >= MOST_FAILURES or (row["wrong"] and row["state"] == DaemonProcessState.NEW):
             break
-        time.sleep(POLL)
+        time.sleep(POLL_INTERVAL)
     raise ClusterError(
         f"{node} has not come back within {timeout:g} s: {row['wrong'] or row['state']}; the nodes after it were not "
         "restarted"

@@ -9,11 +9,11 @@ from typing import Any, Final
 import ray
 
 from ..configuration import bracketed
-from .cluster import ANSWER, answers, chosen, running, said
+from .cluster import ANSWER_TIMEOUT, answers, chosen, running, said
 
-HELD: Final = 10.0  # how many seconds a supervisor waits for new lines before it answers
-CONNECT: Final = 3.0  # the time limit for a connection between two nodes, in seconds
-ROUNDS: Final = 5  # how often a clock is read; the reading with the shortest round trip counts
+HOLD_TIMEOUT: Final = 10.0  # how many seconds a supervisor waits for new lines before it answers
+CONNECT_TIMEOUT: Final = 3.0  # the time limit for a connection between two nodes, in seconds
+CLOCK_READINGS: Final = 5  # how often a clock is read; the reading with the shortest round trip counts
 
 
 def lines(namespace: str, nodes: Sequence[str], count: int, *, follow: bool) -> Iterator[tuple[str, str]]:
@@ -29,7 +29,7 @@ def lines(namespace: str, nodes: Sequence[str], count: int, *, follow: bool) -> 
             continue
         for last[node], line in found[max(len(found) - count, 0) :]:
             yield node, line
-    asked = {one.log.remote(last[node], HELD): node for node, one in handles.items()} if follow else {}
+    asked = {one.log.remote(last[node], HOLD_TIMEOUT): node for node, one in handles.items()} if follow else {}
     while asked:
         ready, _ = ray.wait(list(asked))
         for reference in ready:
@@ -40,7 +40,7 @@ def lines(namespace: str, nodes: Sequence[str], count: int, *, follow: bool) -> 
                 continue
             for last[node], line in found:
                 yield node, line
-            asked[handles[node].log.remote(last[node], HELD)] = node
+            asked[handles[node].log.remote(last[node], HOLD_TIMEOUT)] = node
 
 
 def statuses(namespace: str) -> dict[str, Mapping[str, Any]]:
@@ -59,8 +59,10 @@ def connections(namespace: str, rows: Sequence[Mapping[str, Any]]) -> dict[tuple
                 for endpoint in endpoints(there):
                     host, _, port = endpoint.rpartition(":")
                     reach = handles[here["node"]].reach
-                    asked[here["node"], there["node"], endpoint] = reach.remote(host.strip("[]"), int(port), CONNECT)
-    found = answers(asked, CONNECT + ANSWER)  # type: ignore[arg-type]  # keys may be of any type
+                    asked[here["node"], there["node"], endpoint] = reach.remote(
+                        host.strip("[]"), int(port), CONNECT_TIMEOUT
+                    )
+    found = answers(asked, CONNECT_TIMEOUT + ANSWER_TIMEOUT)  # type: ignore[arg-type]  # keys may be of any type
     return {key: said(one) if isinstance(one, BaseException) else one for key, one in found.items()}  # type: ignore[misc]
 
 
@@ -86,9 +88,9 @@ def clocks(namespace: str) -> dict[str, tuple[float, float]]:
 
 def offset(handle: Any) -> tuple[float, float]:
     found = []
-    for _ in range(ROUNDS):
+    for _ in range(CLOCK_READINGS):
         before = time.time()
-        theirs = ray.get(handle.clock.remote(), timeout=ANSWER)
+        theirs = ray.get(handle.clock.remote(), timeout=ANSWER_TIMEOUT)
         after = time.time()
         found.append(((after - before) / 2, theirs - (before + after) / 2))
     unsure, ahead = min(found)

@@ -15,12 +15,12 @@ from types import FrameType
 from typing import Any, Final
 
 LOOPBACK: Final = "127.0.0.1"
-STORE: Final = 80 << 20  # bytes of each node's object store, which tensord does not use
+OBJECT_STORE_BYTES: Final = 80 << 20  # bytes of each node's object store, which tensord does not use
 ENVIRONMENT: Final = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-HEALTH: Final = {  # a node whose process has ended is noticed within two seconds
+HEALTH_CHECKS: Final = {  # a node whose process has ended is noticed within two seconds
     "health_check_period_ms": 500,
     "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 3,
@@ -30,7 +30,7 @@ HEALTH: Final = {  # a node whose process has ended is noticed within two second
 def node_options(cpus: float = 2) -> dict[str, Any]:
     return {
         "num_cpus": cpus,
-        "object_store_memory": STORE,
+        "object_store_memory": OBJECT_STORE_BYTES,
         "include_dashboard": False,
         "node_ip_address": LOOPBACK,
     }
@@ -43,7 +43,7 @@ def start(count: int) -> Any:
     from ray.cluster_utils import Cluster
 
     options = node_options()
-    made = Cluster(initialize_head=True, head_node_args={**options, "_system_config": HEALTH})
+    made = Cluster(initialize_head=True, head_node_args={**options, "_system_config": HEALTH_CHECKS})
     try:
         for _ in range(count - 1):
             made.add_node(**options)

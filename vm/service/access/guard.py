@@ -44,11 +44,11 @@ from typing import Final
 
 from ...process import resident_memory
 
-PERIOD: Final = 0.05  # seconds between two checks
-WATCHED_FROM: Final = 0.5  # fraction of the limit from which connections are checked
-SHORT_FROM: Final = 0.8  # fraction of the limit from which memory is short
-PATIENCE: Final = 3  # checks that find unread bytes before a connection is suspect
-CLOSED: Final = -1  # in place of an inode, if the descriptor is closed already
+CHECK_INTERVAL: Final = 0.05  # seconds between two checks
+WATCHED_FRACTION: Final = 0.5  # fraction of the limit from which connections are checked
+SHORT_FRACTION: Final = 0.8  # fraction of the limit from which memory is short
+CHECKS_UNTIL_SUSPECT: Final = 3  # checks that find unread bytes before a connection is suspect
+CLOSED_INODE: Final = -1  # in place of an inode, if the descriptor is closed already
 
 
 class WatchedConnection:
@@ -69,7 +69,7 @@ class WatchedConnection:
 
 class MemoryGuard:
     """Cuts suspects. Call `accepted` and `closed` on monitor events, `message_completed` for each message, and `check`
-    once per `PERIOD`.
+    once per `CHECK_INTERVAL`.
 
     `limit`: bytes. The other arguments are the system calls, which tests replace.
     """
@@ -108,23 +108,23 @@ class MemoryGuard:
         if watched is not None:
             self._ending[fd] = watched.inode
         else:  # cut, or ended before it was watched
-            self._ending.setdefault(fd, CLOSED)
+            self._ending.setdefault(fd, CLOSED_INODE)
 
     def check(self) -> list[int]:
         """Check memory and connections, and cut suspects if memory runs out; return the descriptors that were cut."""
         self._tidy_up()
         memory = self._resident()
         before, self._last = memory if self._last is None else self._last, memory
-        self._forget(everybody=memory < self.limit * WATCHED_FROM)
-        if memory < self.limit * WATCHED_FROM:
+        self._forget(everybody=memory < self.limit * WATCHED_FRACTION)
+        if memory < self.limit * WATCHED_FRACTION:
             return []
         self._count_unread()
-        if _expected(memory, before) < self.limit * SHORT_FROM:
+        if _expected(memory, before) < self.limit * SHORT_FRACTION:
             return []
         self._trim()  # freed memory counts as resident until it is trimmed
         self._last = memory = self._resident()
         expected = _expected(memory, before)
-        if expected < self.limit * SHORT_FROM:
+        if expected < self.limit * SHORT_FRACTION:
             return []
         suspects = self._suspects(urgent=expected > self.limit)
         done = [fd for fd in suspects if self._cut(fd, self._watched[fd].inode)]
@@ -166,7 +166,9 @@ class MemoryGuard:
         """
         watched = self._watched.items()
         found = [
-            fd for fd, w in watched if 2 * w.busy >= w.checks and w.busy >= (1 if urgent and w.silent else PATIENCE)
+            fd
+            for fd, w in watched
+            if 2 * w.busy >= w.checks and w.busy >= (1 if urgent and w.silent else CHECKS_UNTIL_SUSPECT)
         ]
         if urgent and not found:
             most = max((w.busy for _, w in watched), default=0)

@@ -8,23 +8,24 @@ from typing import Any, Final
 
 from ...log import log
 
-BURST: Final = 20  # lines at once
-PERIOD: Final = 1.0  # seconds until one more is allowed
+BURST_LINES: Final = 20  # lines at once
+LINE_INTERVAL: Final = 1.0  # seconds until one more is allowed
 
 
 class RefusalLog:
-    """Logs refusals. After `BURST` lines, there is one every `PERIOD` seconds, with the number of unlogged ones."""
+    """Logs refusals. After `BURST_LINES` lines, there is one every `LINE_INTERVAL` seconds, with the number of unlogged
+    ones."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._allowed = float(BURST)
+        self._allowed = float(BURST_LINES)
         self._at = clock()
         self._unlogged = 0
 
     def tell(self, what: str, *, peer: str, **about: Any) -> None:
         """Log a refusal of the peer at this address."""
         now = self._clock()
-        self._allowed = min(self._allowed + (now - self._at) / PERIOD, BURST)
+        self._allowed = min(self._allowed + (now - self._at) / LINE_INTERVAL, BURST_LINES)
         self._at = now
         if self._allowed < 1:
             self._unlogged += 1

@@ -94,8 +94,8 @@ LOOPBACK: Final = b"tensord:loopback"
 CURVE: Final = b"tensord:curve"
 
 VERSION: Final = b"1.0"
-LONGEST: Final = 255  # the most bytes of a field that are read
-OVERDUE: Final = 2.0  # seconds
+LONGEST_FIELD: Final = 255  # the most bytes of a field that are read
+MATCH_TIMEOUT: Final = 2.0  # seconds
 MOST_REFUSALS: Final = 100  # that wait for the listener's monitor
 
 
@@ -165,8 +165,10 @@ class Gatekeeper:
         return found
 
     def tell_overdue(self) -> None:
-        """Log the refusals that no monitor has matched for `OVERDUE` seconds, or that are too many to keep."""
-        while self.refused and (len(self.refused) > MOST_REFUSALS or self.clock() - self.refused[0].since > OVERDUE):
+        """Log the refusals that no monitor has matched for `MATCH_TIMEOUT` seconds, or that are too many to keep."""
+        while self.refused and (
+            len(self.refused) > MOST_REFUSALS or self.clock() - self.refused[0].since > MATCH_TIMEOUT
+        ):
             _, host, reason, about = self.refused.popleft()
             self.refusals.tell("a peer was refused", reason=reason, peer=host, **about)
 
@@ -214,8 +216,8 @@ def _by_address(address: bytes) -> str:
 
 
 def _text(frame: bytes) -> str:
-    return bytes(frame[:LONGEST]).decode("ascii", "replace")
+    return bytes(frame[:LONGEST_FIELD]).decode("ascii", "replace")
 
 
 def _reply(number: bytes, status: bytes, text: str, user: str = "") -> list[bytes]:
-    return [VERSION, number, status, text.encode()[:LONGEST], user.encode()[:LONGEST], b""]
+    return [VERSION, number, status, text.encode()[:LONGEST_FIELD], user.encode()[:LONGEST_FIELD], b""]

@@ -32,14 +32,14 @@ from .inbound import decode_header, fill_uploads, kind_of, returned_array, retur
 from .listener import Listener, PeerCredentials
 from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
 from .peer import ConnectionState, Peer, PendingAnswer, fields, session_of
-from .registry import LEAVES, ConnectionRegistry
+from .registry import CLOSED_BY_CLIENT, ConnectionRegistry
 
 QUANTUM_NS = 100_000  # of one peer, before peers that have just sent something
-QUANTA = 4  # of one peer, before the other busy peers
-PATIENCE = 4  # windows that a peer may have unfinished before its connection is cut
-PACKED = 64  # headers of the largest size that a peer may have waiting undecoded
-QUEUED = frozenset({BATCH, SEGMENT})  # kinds whose order matters
-UNREAD = 64  # messages waiting for room in a peer's queue; from that many on its PING is refused
+QUANTA_PER_PEER = 4  # of one peer, before the other busy peers
+MOST_WINDOWS = 4  # windows that a peer may have unfinished before its connection is cut
+MOST_PACKED_HEADERS = 64  # headers of the largest size that a peer may have waiting undecoded
+ORDERED_KINDS = frozenset({BATCH, SEGMENT})  # kinds whose order matters
+MOST_UNSENT = 64  # messages waiting for room in a peer's queue; from that many on its PING is refused
 
 
 class Front:
@@ -98,13 +98,13 @@ class Front:
     def receive_from(self, peer: Peer, frames: Sequence[Any]) -> None:
         """Handle header and payloads of a peer that has sent HELLO."""
         self.message_completed(peer.credentials.fd)
-        if self.registry.closing and kind_of(frames[0], self.limits) in QUEUED:
+        if self.registry.closing and kind_of(frames[0], self.limits) in ORDERED_KINDS:
             return  # earlier messages still finish; GOODBYE ends the rest
         if not peer.has_more:
             self.handle(peer, frames)
             if peer.inbox:
                 self.fresh.append(peer)
-        elif kind_of(frames[0], self.limits) in QUEUED:
+        elif kind_of(frames[0], self.limits) in ORDERED_KINDS:
             self.keep_packed(peer, frames)
         else:
             self.handle(peer, frames)
@@ -124,9 +124,9 @@ class Front:
         peer.packed_bytes += len(frames[0])
         peer.packed_payload += sum(map(len, frames[1:]))
         limits = self.limits
-        if peer.packed_bytes > PACKED * limits.header or len(peer.packed) > PATIENCE * limits.window:
+        if peer.packed_bytes > MOST_PACKED_HEADERS * limits.header or len(peer.packed) > MOST_WINDOWS * limits.window:
             raise QuotaError(f"{exact_size(peer.packed_bytes)} of batches unfinished; wait for credit")
-        if peer.packed_payload > before > PATIENCE * limits.window_bytes:
+        if peer.packed_payload > before > MOST_WINDOWS * limits.window_bytes:
             raise QuotaError(f"{exact_size(before)} of payloads unfinished; wait for credit")
 
     def unpack(self, peer: Peer) -> None:
@@ -192,10 +192,10 @@ class Front:
     def check_patience(self, peer: Peer, before: int) -> None:
         """QuotaError, which ends the connection before it costs memory, for a client that exceeds its credit by far."""
         unfinished = peer.taken - peer.consumed()
-        if unfinished > PATIENCE * self.limits.window:
+        if unfinished > MOST_WINDOWS * self.limits.window:
             raise QuotaError(f"{unfinished} messages unfinished; wait for credit beyond {self.limits.window}")
         unread = before - peer.consumed_bytes()  # without the newest batch, as in `keep_packed`
-        if peer.uploaded > before and unread > PATIENCE * self.limits.window_bytes:
+        if peer.uploaded > before and unread > MOST_WINDOWS * self.limits.window_bytes:
             allowed = exact_size(self.limits.window_bytes)
             raise QuotaError(f"{exact_size(unread)} of uploads unconsumed; wait for credit beyond {allowed}")
 
@@ -228,7 +228,7 @@ class Front:
         _, number = fields(header, 2)
         if not is_natural(number):
             raise ProtocolError("a PING is [3, number]")
-        if len(peer.unsent) >= UNREAD:
+        if len(peer.unsent) >= MOST_UNSENT:
             raise QuotaError(f"PING although {len(peer.unsent)} messages to you wait to be read")
         self.tell(peer, [PONG, number])
 
@@ -252,7 +252,7 @@ class Front:
 
     def disconnect(self, peer: Peer) -> None:
         """End the session and the connection of a peer that has sent BYE."""
-        self.registry.end(peer, LEAVES)
+        self.registry.end(peer, CLOSED_BY_CLIENT)
         self.end_connection(peer.listener, peer.credentials)
 
     def segment(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
@@ -307,7 +307,7 @@ class Front:
         session, scheduler, most = session_of(peer), self.engine.scheduler, self.limits.window_bytes
         started = scheduler.clock()
         scheduler.stamp(started)
-        until, last = started + QUANTUM_NS, started + QUANTA * QUANTUM_NS
+        until, last = started + QUANTUM_NS, started + QUANTA_PER_PEER * QUANTUM_NS
         while peer.inbox or peer.unfolding:
             self.engine.take(session, turn_of(session, peer.inbox, scheduler, until, most))
             if peer.waits or session.answering > most:

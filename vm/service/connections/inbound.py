@@ -25,7 +25,7 @@ from .peer import Peer
 
 FIXED_ARRAY: Final = 0b1001  # the high bits of a msgpack array of at most 15 elements; the low bits are their number
 FIXED_INT: Final = 0x7F  # the largest integer that is its own encoding
-BEFORE_MESSAGES: Final = 16  # bytes of a BATCH within which its messages begin
+MESSAGES_PREFIX_BYTES: Final = 16  # bytes of a BATCH within which its messages begin
 
 Freed = deque[tuple["weakref.ref[Any]", int]]
 
@@ -51,7 +51,7 @@ def unadmitted(peer: Peer) -> int:
 def messages_in(frame: Any) -> int:
     """The number of messages that a BATCH declares, without decoding them; 1 for any other frame."""
     unpacker = msgpack.Unpacker()
-    unpacker.feed(frame.buffer[:BEFORE_MESSAGES])
+    unpacker.feed(frame.buffer[:MESSAGES_PREFIX_BYTES])
     try:
         unpacker.read_array_header()
         unpacker.skip()

@@ -3,9 +3,9 @@
 A peer that fails in the handshake never reaches ZAP (ZeroMQ's authentication), and never sends a message. The
 monitor reports why the handshake failed, and, in the very next event, which connection has ended.
 
-The monitor also bounds a burst. libzmq's own thread accepts connections, and waits while `UNREAD` events of the monitor
-are unread. So at most that many connections are open that the daemon's thread does not know yet; further ones wait in
-the kernel's queue, and their clients in `connect` (see `descriptors`).
+The monitor also bounds a burst. libzmq's own thread accepts connections, and waits while `MONITOR_EVENTS` events of the
+monitor are unread. So at most that many connections are open that the daemon's thread does not know yet; further ones
+wait in the kernel's queue, and their clients in `connect` (see `descriptors`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from ..access.refusals import RefusalLog
 from ..access.zap import RefusedPeer
 
 NOW: Final = int(zmq.NOBLOCK)  # a plain int, since operations on enum members take longer than a send
-QUEUE = 64  # messages that libzmq queues for one peer, in each direction
-UNREAD: Final = 1_001  # events of a monitor: 1,000 in libzmq's fixed queue at its end, and one at ours
-MISSED = 10  # heartbeats until a peer counts as lost; libzmq's thread answers them even in a busy client
+QUEUE_LENGTH = 64  # messages that libzmq queues for one peer, in each direction
+MONITOR_EVENTS: Final = 1_001  # events of a monitor: 1,000 in libzmq's fixed queue at its end, and one at ours
+MISSED_HEARTBEATS = 10  # heartbeats until a peer counts as lost; libzmq's thread answers them even in a busy client
 LINGER_MS = 500
 HANDSHAKE_MS = 5_000
-WATCHED: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(FAILURES)
+WATCHED_EVENTS: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(FAILURES)
 _CREDENTIALS: Final = struct.Struct("3i")  # of SO_PEERCRED: pid, uid, gid
 _numbers = itertools.count(1)  # numbers of connections (over all listeners) and of monitors
 
@@ -81,12 +81,12 @@ class Listener:
         socket = self.socket
         socket.linger = LINGER_MS
         socket.router_mandatory = True
-        socket.rcvhwm = socket.sndhwm = QUEUE
+        socket.rcvhwm = socket.sndhwm = QUEUE_LENGTH
         socket.maxmsgsize = limits.frame
         socket.handshake_ivl = HANDSHAKE_MS
         if not self.local:
             socket.heartbeat_ivl = int(heartbeat * 1000)
-            socket.heartbeat_timeout = socket.heartbeat_ttl = MISSED * int(heartbeat * 1000)
+            socket.heartbeat_timeout = socket.heartbeat_ttl = MISSED_HEARTBEATS * int(heartbeat * 1000)
         for option, value in listen_address.options.items():
             socket.setsockopt(option, value)
 
@@ -185,9 +185,9 @@ class Listener:
 
 
 def open_monitor(context: zmq.Context[Any], socket: Any) -> Any:
-    """The socket that receives the events of `socket`, of which at most `UNREAD` are queued."""
+    """The socket that receives the events of `socket`, of which at most `MONITOR_EVENTS` are queued."""
     endpoint = f"inproc://monitor-{next(_numbers)}"
-    socket.monitor(endpoint, WATCHED)
+    socket.monitor(endpoint, WATCHED_EVENTS)
     with ExitStack() as undo:
         monitor = undo.enter_context(context.socket(zmq.PAIR))
         monitor.rcvhwm = 1

@@ -30,11 +30,11 @@ from .outbound import acknowledge, send
 from .peer import ConnectionEvent, ConnectionState, Peer, fields, session_of
 from .process_end import SharingProcess
 
-LEAVES = "closed by its client"
-DIED = "its process has died"
-INHERITED = 0.1  # seconds within which a connection ends after its process, unless another process has the socket
-HIGHEST = 1 << 62
-LEFT = 4096  # ended connections that are remembered, since messages from them may still arrive
+CLOSED_BY_CLIENT = "closed by its client"
+PROCESS_DIED = "its process has died"
+SOCKET_GRACE = 0.1  # seconds within which a connection ends after its process, unless another process has the socket
+UNLIMITED = 1 << 62
+REMEMBERED_PEERS = 4096  # ended connections that are remembered, since messages from them may still arrive
 
 
 class Hello(NamedTuple):
@@ -81,7 +81,7 @@ class ConnectionRegistry:
         self.files: tuple[Path, ...] = ()  # directories below which clients over tcp may load files
         self.checkpoints: tuple[Path, ...] = ()  # directories below which they may write and restore checkpoints
         self.gpu_memory = "user"  # which users' clients get blocks of GPUs' memory: the daemon's, anybody's, nobody's
-        self.descriptors = HIGHEST  # the most descriptors of all sessions
+        self.descriptors = UNLIMITED  # the most descriptors of all sessions
         self.peers: dict[tuple[Listener, bytes], Peer] = {}
         self.sessions: dict[int, Peer] = {}
         self.resumable: dict[bytes, Peer] = {}  # by token
@@ -239,7 +239,7 @@ class ConnectionRegistry:
         elif peer.resumable:
             self.lose(peer)
         else:
-            self.end(peer, DIED if peer in self.dead else "the connection is gone")
+            self.end(peer, PROCESS_DIED if peer in self.dead else "the connection is gone")
 
     def died(self, peer: Peer) -> None:
         """Note that a process has ended. Its connection ends, too, unless another process has inherited the socket."""
@@ -248,7 +248,7 @@ class ConnectionRegistry:
     def end_inherited(self) -> None:
         """End the sessions of ended processes whose connections have not ended by themselves."""
         now = self.clock()
-        self.gone.update(dict.fromkeys(peer for peer, since in self.dead.items() if now - since > INHERITED))
+        self.gone.update(dict.fromkeys(peer for peer, since in self.dead.items() if now - since > SOCKET_GRACE))
 
     def lose(self, peer: Peer) -> None:
         """Note that the connection of a resumable session is lost."""
@@ -265,7 +265,7 @@ class ConnectionRegistry:
         """Remember that a connection has ended, since libzmq may still have messages from it."""
         self._left[listener, identity] = None
         self._left.move_to_end((listener, identity))
-        if len(self._left) > LEFT:
+        if len(self._left) > REMEMBERED_PEERS:
             self._left.popitem(last=False)
 
     def has_left(self, listener: Listener, identity: bytes, frame: Any) -> bool:

@@ -10,11 +10,12 @@ from ..access.refusals import RefusalLog
 from .listener import Listener
 from .registry import ConnectionRegistry
 
-PERIOD: Final = 5.0  # seconds between two checks; a peer that is unauthenticated at both is cut
+CHECK_INTERVAL: Final = 5.0  # seconds between two checks; a peer that is unauthenticated at both is cut
 
 
 class UnauthenticatedPeers:
-    """Cuts peers that stay unauthenticated, and the oldest ones beyond `most`. Call `check` once per `PERIOD`."""
+    """Cuts peers that stay unauthenticated, and the oldest ones beyond `most`. Call `check` once per
+    `CHECK_INTERVAL`."""
 
     def __init__(self, registry: ConnectionRegistry, listeners: Sequence[Listener], most: int) -> None:
         self.registry = registry

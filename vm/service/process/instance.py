@@ -38,7 +38,7 @@ from ....interpreter.wire.addresses import Address, lock_path, parse, pid_of
 from .errors import StartError
 
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-PAUSE = 0.001  # seconds until a client has released its shared lock
+RETRY_PAUSE = 0.001  # seconds until a client has released its shared lock
 
 
 class Instance:
@@ -203,7 +203,7 @@ def _take(descriptor: int, address: str) -> bool:
             f"a daemon listens on {address} already: {who}. Stop it, or choose another --address"
         ) from None
     fcntl.flock(descriptor, fcntl.LOCK_UN)
-    time.sleep(PAUSE)  # only a client's check
+    time.sleep(RETRY_PAUSE)  # only a client's check
     return False
 
 

@@ -27,8 +27,8 @@ from typing import Final
 
 from ...log import log
 
-ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU)
-OTHERS: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU)
+OTHER_SIGNALS: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Signals:
@@ -43,8 +43,8 @@ class Signals:
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """Note a signal: the handler of all signals."""
         name = signal.Signals(number).name
-        if number in ENDING or (number == signal.SIGHUP and self.had_terminal):
-            self.request_end(name, again=number in ENDING)
+        if number in END_SIGNALS or (number == signal.SIGHUP and self.had_terminal):
+            self.request_end(name, again=number in END_SIGNALS)
         else:
             self.ignored.append(name)
 
@@ -91,7 +91,7 @@ def has_terminal() -> bool:
 def signals() -> Iterator[Signals]:
     """A block in which signals are noted. Ignored signals, such as SIGHUP under nohup, stay ignored."""
     received = Signals()
-    taken = (*ENDING, *(number for number in OTHERS if signal.getsignal(number) is not signal.SIG_IGN))
+    taken = (*END_SIGNALS, *(number for number in OTHER_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN))
     before = {number: signal.signal(number, received.handle) for number in taken}
     try:
         yield received

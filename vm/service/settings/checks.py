@@ -17,13 +17,13 @@ from ....interpreter.types.device_names import NODE_FORM, is_node
 from ....interpreter.wire.addresses import parse
 from ....interpreter.wire.members import PortRange
 from ....streams.catalogue import check_devices
-from ....streams.options import SHARE, parse_size
+from ....streams.options import PERCENTAGE, parse_size
 from ...plugins.installed import is_package
 
 Check: TypeAlias = Callable[[object], Any]
 
 MIB: Final = 1 << 20
-HIGHEST: Final = 1 << 62
+UNLIMITED: Final = 1 << 62
 LEAST_MEMORY: Final = 128 * MIB
 
 
@@ -39,7 +39,7 @@ def flag(value: object) -> bool:
     return value
 
 
-def count(low: int, high: int = HIGHEST) -> Check:
+def count(low: int, high: int = UNLIMITED) -> Check:
     def check(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise ValueError(f"a whole number from {low} to {high}")
@@ -57,7 +57,7 @@ def seconds(low: float, high: float) -> Check:
     return check
 
 
-def size(low: int, high: int = HIGHEST) -> Check:
+def size(low: int, high: int = UNLIMITED) -> Check:
     """Bytes, as a whole number or a string such as "64 MiB"."""
 
     def check(value: object) -> int:
@@ -71,7 +71,7 @@ def size(low: int, high: int = HIGHEST) -> Check:
 
 def memory(value: object) -> int:
     """Bytes of memory, or a percentage of the memory of this machine or container."""
-    share = SHARE.fullmatch(value) if isinstance(value, str) else None
+    share = PERCENTAGE.fullmatch(value) if isinstance(value, str) else None
     if share is not None and 0 < float(share[1]) <= 100:
         return max(LEAST_MEMORY, int(available_memory() * float(share[1]) / 100))
     with suppress(ValueError):
@@ -97,7 +97,7 @@ def _group_limits() -> list[int]:
                 found.append(int((group / "memory.max").read_text()))
             if group == root:
                 break
-    return found or [HIGHEST]
+    return found or [UNLIMITED]
 
 
 def choice(allowed: Sequence[str]) -> Check:

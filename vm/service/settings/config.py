@@ -28,8 +28,8 @@ from . import checks
 
 COMMAND_LINE: Final = "the command line"
 PLUGINS: Final = "plugins"
-CAPACITY: Final = 1 << 14  # of the trace ring
-TENSORS: Final = 0.6  # fraction of the service's memory for cpu devices, by default
+TRACE_CAPACITY: Final = 1 << 14  # of the trace ring
+TENSOR_FRACTION: Final = 0.6  # fraction of the service's memory for cpu devices, by default
 
 
 def _by(check: checks.Check) -> dict[str, checks.Check]:
@@ -42,7 +42,7 @@ class TraceConfig:
     """`on`: keep a trace. `capacity`: the number of instructions in the trace."""
 
     on: bool = field(default=True, metadata=_by(checks.flag))
-    capacity: int = field(default=CAPACITY, metadata=_by(checks.count(16, 1 << 24)))
+    capacity: int = field(default=TRACE_CAPACITY, metadata=_by(checks.count(16, 1 << 24)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Config:
         ]
         cpus = [table for table in tables if is_host(str(table["name"]))]
         for table in cpus:
-            for option, value in (("memory", int(self.memory * TENSORS / len(cpus))), ("shared", True)):
+            for option, value in (("memory", int(self.memory * TENSOR_FRACTION / len(cpus))), ("shared", True)):
                 if takes(str(table["name"]), option):
                     table.setdefault(option, value)
         return tuple(tables)
@@ -159,7 +159,14 @@ TABLES: Final[dict[str, type[Any]]] = {
 
 # The limits that are in bytes; the others are counts. Then the least values that are not 1.
 _SIZES: Final = frozenset({"header", "frame", "window_bytes", "bytes", "location_bytes", "mapped"})
-_LEAST: Final = {"header": 4096, "frame": 4096, "window_bytes": 4096, "location_bytes": 4096, "text": 64, "nesting": 2}
+_LEAST_VALUES: Final = {
+    "header": 4096,
+    "frame": 4096,
+    "window_bytes": 4096,
+    "location_bytes": 4096,
+    "text": 64,
+    "nesting": 2,
+}
 
 
 def load(file: Path | None = None, given: Mapping[str, Any] | None = None) -> Config:
@@ -232,7 +239,7 @@ def settings(kind: type[Any]) -> Iterator[tuple[str, checks.Check]]:
     for declared in fields(kind):
         if kind is Limits:
             bounded = checks.size if declared.name in _SIZES else checks.count
-            yield declared.name, bounded(_LEAST.get(declared.name, 1))
+            yield declared.name, bounded(_LEAST_VALUES.get(declared.name, 1))
         elif "check" in declared.metadata:
             yield declared.name, declared.metadata["check"]
 

@@ -7,7 +7,16 @@ import pytest
 
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.links.tcp.halves import HEARD, RECEIVER, SENDER, HalfEvent, HalfState, TcpHalf, Violation, bytes_of
+from tensord.streams.links.tcp.halves import (
+    PEER_EVENTS,
+    RECEIVER,
+    SENDER,
+    HalfEvent,
+    HalfState,
+    TcpHalf,
+    Violation,
+    bytes_of,
+)
 
 from ....each_case import each_case
 
@@ -27,7 +36,7 @@ def test_an_event_goes_where_the_table_says_or_changes_nothing(side, event):
             with pytest.raises(ProtocolError) as raised:
                 half.on(event)
             assert half.state is state
-            assert isinstance(raised.value, Violation) or event not in HEARD
+            assert isinstance(raised.value, Violation) or event not in PEER_EVENTS
 
 
 @each_case("side", list(TABLES))

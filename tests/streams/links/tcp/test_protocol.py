@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from tensord.interpreter.errors import KernelError, MetadataError, NodeLost, ProtocolError, TensordError
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.links import failures
-from tensord.streams.links.link import SMALL
+from tensord.streams.links.link import SMALL_BYTES
 from tensord.streams.links.tcp import frames, receiver, sender
 from tensord.streams.links.tcp.frames import HEADER, Frame, HeaderKind
 from tensord.streams.links.tcp.halves import Violation
 from tensord.streams.links.tcp.protocol import Protocol
-from tensord.streams.links.tcp.sender import WINDOW, cost
+from tensord.streams.links.tcp.sender import WINDOW_BYTES, cost
 
 from ....each_case import each_case
 
 BROKEN = NodeLost("broken")
-LARGE = SMALL + 1
+LARGE = SMALL_BYTES + 1
 T = [struct.pack(">QQ", 7, number) for number in range(2000)]
 
 
@@ -168,7 +168,7 @@ class Sums:
 
 
 @each_case("first", ["offer", "expect"])
-@each_case("nbytes", [0, 1, SMALL, LARGE, 100_000])
+@each_case("nbytes", [0, 1, SMALL_BYTES, LARGE, 100_000])
 def test_a_value_arrives(first, nbytes):
     one, other = pair()
     sent, into = values(nbytes), np.zeros(nbytes, np.uint8)
@@ -192,7 +192,7 @@ def test_a_value_arrives(first, nbytes):
 
 
 @each_case("first", ["offer", "take"])
-@each_case("nbytes", [0, 8, SMALL, SMALL + 8, 100_000])
+@each_case("nbytes", [0, 8, SMALL_BYTES, SMALL_BYTES + 8, 100_000])
 @each_case("merged", [False, True])
 def test_a_value_arrives_where_memory_was_there_before(first, nbytes, merged):
     one, other = pair()
@@ -243,7 +243,7 @@ def test_what_is_taken_ends_with_the_error_if_nothing_comes(what, nbytes):
         other.make(other.protocol.refuse(T[0], error))
     done = offer(one, T[0], sent) if what != "a failure" else None
     if what == "a break":
-        while nbytes > SMALL and one.write() | other.read(one):  # the memory is granted, and that is on its way
+        while nbytes > SMALL_BYTES and one.write() | other.read(one):  # the memory is granted, and that is on its way
             pass
         one.breaks()
         other.breaks()
@@ -286,15 +286,15 @@ def test_pieces_of_several_values_take_turns():
 
 def test_small_values_beyond_the_window_wait_to_be_asked_for():
     one, other = pair()
-    fit = WINDOW // cost(Meta.of((SMALL,), "uint8"))
+    fit = WINDOW_BYTES // cost(Meta.of((SMALL_BYTES,), "uint8"))
     for transfer in T[: fit + 3]:
-        offer(one, transfer, values(SMALL))
+        offer(one, transfer, values(SMALL_BYTES))
     run(one, other)
-    assert other.protocol.receiver.held <= WINDOW
+    assert other.protocol.receiver.held <= WINDOW_BYTES
     assert len(other.protocol.receiver.receiving) == fit + 3
     for transfer in T[: fit + 3]:
-        assert expect(other, transfer, Meta.of((SMALL,), "uint8")).heard == [None]
-        done = receive(other, transfer, np.zeros(SMALL, np.uint8))
+        assert expect(other, transfer, Meta.of((SMALL_BYTES,), "uint8")).heard == [None]
+        done = receive(other, transfer, np.zeros(SMALL_BYTES, np.uint8))
         run(one, other)
         assert done.heard == [None]
     assert is_clean(one)
@@ -302,7 +302,7 @@ def test_small_values_beyond_the_window_wait_to_be_asked_for():
 
 
 def test_an_empty_value_beyond_the_window_arrives(monkeypatch):
-    monkeypatch.setattr(sender, "WINDOW", 0)
+    monkeypatch.setattr(sender, "WINDOW_BYTES", 0)
     one, other = pair()
     done = offer(one, T[0], values(0))
     expect(other, T[0], Meta.of((0,), "uint8"))
@@ -481,7 +481,7 @@ class Half:
 def test_whatever_happens_both_halves_end_and_agree(random):
     ends = End(), End()
     count = random.randint(1, 12)
-    sizes = [random.choice([0, 5, SMALL, LARGE, 3 * LARGE]) for _ in range(count)]
+    sizes = [random.choice([0, 5, SMALL_BYTES, LARGE, 3 * LARGE]) for _ in range(count)]
     done: list[Ear | None] = [None] * count
     takes = [random.random() < 0.4 for _ in range(count)]
     sums = [Sums(np.zeros(size, np.uint8)) if random.random() < 0.5 else None for size in sizes]
@@ -637,16 +637,16 @@ def flood(end: End, kind: HeaderKind, payload: bytes, transfers: list[bytes]) ->
 
 def test_a_flood_of_small_values_is_a_violation():
     _, other = pair()
-    meta = Meta.of((SMALL,), "uint8")
-    payload = frames.small_payload(meta, bytes(SMALL))
+    meta = Meta.of((SMALL_BYTES,), "uint8")
+    payload = frames.small_payload(meta, bytes(SMALL_BYTES))
     with pytest.raises(Violation, match="no session has received"):
         flood(other, HeaderKind.SMALL, payload, T)
-    assert other.protocol.receiver.held <= WINDOW + cost(meta)
+    assert other.protocol.receiver.held <= WINDOW_BYTES + cost(meta)
 
 
 def test_floods_of_offers_and_failures_are_bounded(monkeypatch):
-    monkeypatch.setattr(failures, "MOST", 100)
-    monkeypatch.setattr(receiver, "ARRIVED", 100)
+    monkeypatch.setattr(failures, "MOST_FAILURES", 100)
+    monkeypatch.setattr(receiver, "MOST_ARRIVED", 100)
     _, other = pair()
     meta = frames.meta_payload(Meta.of((2,), "int8"))
     for number, transfer in zip(range(1, 600, 2), T[:300], strict=True):
@@ -663,7 +663,7 @@ def test_floods_of_offers_and_failures_are_bounded(monkeypatch):
 
 @each_case("nbytes", [1, LARGE])
 def test_an_offer_beyond_what_may_wait_fails_alone(nbytes, monkeypatch):
-    monkeypatch.setattr(receiver, "ARRIVED", 3)
+    monkeypatch.setattr(receiver, "MOST_ARRIVED", 3)
     first, second = ends = pair()
     array, meta = values(nbytes), Meta.of((nbytes,), "uint8")
     ears = [offer(first, transfer, array) for transfer in T[:5]]

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from tensord.streams.links.tcp.sockets import AHEAD, Connection
+from tensord.streams.links.tcp.sockets import READ_AHEAD_BYTES, Connection
 
-SIZES = (0, 1, 32, AHEAD - 1, AHEAD, AHEAD + 1, 5 * AHEAD + 7)
+SIZES = (0, 1, 32, READ_AHEAD_BYTES - 1, READ_AHEAD_BYTES, READ_AHEAD_BYTES + 1, 5 * READ_AHEAD_BYTES + 7)
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def ends():
 def test_any_split_of_the_same_bytes_is_read_alike(ends, seed):
     rng = random.Random(seed)
     connection, other = ends
-    data = rng.randbytes(40 * AHEAD)
+    data = rng.randbytes(40 * READ_AHEAD_BYTES)
 
     def send():
         rest = memoryview(data)
@@ -57,7 +57,7 @@ def test_frames_that_came_together_are_read_at_the_end_of_the_connection_too(end
         connection.read_into(memoryview(bytearray(1)))
 
 
-@pytest.mark.parametrize("size", [2, AHEAD])
+@pytest.mark.parametrize("size", [2, READ_AHEAD_BYTES])
 def test_a_connection_that_ends_within_what_was_asked_for_is_an_error(ends, size):
     connection, other = ends
     other.sendall(b"a")

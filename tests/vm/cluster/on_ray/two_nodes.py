@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tensord.client.cli.cluster.asking import ask
-from tensord.vm.cluster.child import BOUND
+from tensord.vm.cluster.child import BOUND_SCRIPT
 
 from ....pages import ROOT
 
@@ -74,7 +74,7 @@ class TwoNodes:
         self.log = self.home / "log"
         self.started: list[subprocess.Popen[str]] = []
         arguments = ["cluster", "up", "--simulate", "2", "--device", "cpu:0", "--device", "sim:0", "--json"]
-        command = [sys.executable, "-I", "-S", BOUND, str(os.getpid()), *TENSORD, *arguments]
+        command = [sys.executable, "-I", "-S", BOUND_SCRIPT, str(os.getpid()), *TENSORD, *arguments]
         try:
             self.process = self.start(command)
             found = json.loads(self.line(self.process))

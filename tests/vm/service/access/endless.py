@@ -21,7 +21,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from tensord.vm.process import resident_memory
-from tensord.vm.service.access.guard import PERIOD, MemoryGuard
+from tensord.vm.service.access.guard import CHECK_INTERVAL, MemoryGuard
 
 PEER = Path(__file__).with_name("endless_peer.py")
 PATIENCE = 40.0  # seconds until what does not happen is given up; never slept
@@ -52,7 +52,7 @@ class Receiver:
             if (now := time.monotonic()) > deadline:
                 return False
             if now >= next_check:
-                next_check = now + PERIOD
+                next_check = now + CHECK_INTERVAL
                 self.guard.check()
         return True
 

@@ -13,7 +13,7 @@ import pytest
 
 from tensord.vm.process import resident_memory
 from tensord.vm.service.access import guard as module
-from tensord.vm.service.access.guard import PATIENCE, MemoryGuard
+from tensord.vm.service.access.guard import CHECKS_UNTIL_SUSPECT, MemoryGuard
 
 MIB = 1 << 20
 ENDLESS = Path(__file__).with_name("endless.py")
@@ -69,7 +69,7 @@ def test_nobody_is_cut_while_memory_is_not_short(world):
 
 def test_who_has_bytes_to_read_and_completes_nothing_is_cut_once_memory_is_short(world):
     world.memory, world.unread = 700, {1: 10, 2: 10}
-    for step in range(PATIENCE + 1):
+    for step in range(CHECKS_UNTIL_SUSPECT + 1):
         world.guard.message_completed(2)  # sends as much, in messages that end
         world.guard.check()
         world.memory = 700 + step
@@ -104,7 +104,7 @@ def test_who_sends_slowly_is_found_when_nobody_else_explains_it(world):
 
 def test_what_was_freed_is_given_back_before_anybody_is_cut(world):
     world.memory, world.unread = 600, {1: 10}
-    for _ in range(PATIENCE + 1):
+    for _ in range(CHECKS_UNTIL_SUSPECT + 1):
         world.guard.check()
     world.garbage = 250
     assert world.guard.check() == []
@@ -149,7 +149,7 @@ def test_memory_is_given_back_where_a_connection_ended_before_it_was_seen(world)
 
 def test_a_descriptor_that_was_reused_is_not_cut(world):
     world.memory, world.unread = 600, {1: 10, 2: 10}
-    for _ in range(PATIENCE + 1):
+    for _ in range(CHECKS_UNTIL_SUSPECT + 1):
         world.guard.check()
     world.inodes[1] = 7  # closed, and something else opened, before the monitor told
     world.memory = 900

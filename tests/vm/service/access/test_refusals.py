@@ -12,7 +12,7 @@ import zmq
 import tensord as td
 from tensord.interpreter.wire import keys
 from tensord.interpreter.wire.monitor import SocketEvent
-from tensord.vm.service.access.refusals import BURST, PERIOD, RefusalLog
+from tensord.vm.service.access.refusals import BURST_LINES, LINE_INTERVAL, RefusalLog
 from tensord.vm.service.connections.listener import Listener
 
 from ....daemon import Daemon
@@ -23,14 +23,14 @@ from ....puppet import eventually
 def test_a_flood_has_few_lines_and_the_next_one_says_how_many_had_none(caplog: pytest.LogCaptureFixture) -> None:
     now = 100.0
     refusals = RefusalLog(lambda: now)
-    for n in range(BURST + 7):
+    for n in range(BURST_LINES + 7):
         refusals.tell("refused", peer=f"127.0.0.1:{n}")
-    assert len(caplog.records) == BURST
-    now += PERIOD
+    assert len(caplog.records) == BURST_LINES
+    now += LINE_INTERVAL
     refusals.tell("refused", peer="")
     assert "unlogged=7" in caplog.text
     assert "peer='gone already'" in caplog.text
-    now += PERIOD
+    now += LINE_INTERVAL
     refusals.tell("refused", peer="")
     assert caplog.text.count("unlogged") == 1
 

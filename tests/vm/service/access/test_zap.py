@@ -121,7 +121,7 @@ def test_a_refused_key_is_in_the_log_also_if_no_monitor_tells_of_its_connection(
     ask(gatekeeper, zap.CURVE, b"192.0.2.1", b"CURVE", mallory)
     gatekeeper.tell_overdue()
     assert caplog.text == ""
-    clock.now += zap.OVERDUE + 0.1
+    clock.now += zap.MATCH_TIMEOUT + 0.1
     gatekeeper.tell_overdue()
     gatekeeper.tell_overdue()
     assert caplog.text.count(f"key={z85.encode(mallory).decode()!r}") == 1

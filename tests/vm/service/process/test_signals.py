@@ -14,7 +14,7 @@ import pytest
 
 import tensord as td
 from tensord.vm.service.process import signals as module
-from tensord.vm.service.process.signals import ENDING, OTHERS, Signals, signals
+from tensord.vm.service.process.signals import END_SIGNALS, OTHER_SIGNALS, Signals, signals
 
 from ....daemon import Daemon
 from ....forked import Forked, run
@@ -72,15 +72,15 @@ def test_closing_the_terminal_ends_the_daemon_as_sigterm_does(
 
 def test_without_a_terminal_a_hangup_is_passed_over_and_told(tmp_path: Path) -> None:
     with Daemon.start(tmp_path, main=(BROKEN, "without_a_terminal")) as daemon:
-        for number in OTHERS:
+        for number in OTHER_SIGNALS:
             daemon.signal(number)
-        eventually(lambda: daemon.log.count("a signal is passed over") == len(OTHERS))
+        eventually(lambda: daemon.log.count("a signal is passed over") == len(OTHER_SIGNALS))
         with daemon.connect() as session:
             assert (session.asarray([1.0]) + 1.0).tolist() == [2.0]
         assert daemon.stop() == 0
 
 
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", END_SIGNALS)
 def test_each_signal_that_ends_it_ends_it_well(tmp_path: Path, number: int) -> None:
     with Daemon.start(tmp_path) as daemon:
         daemon.signal(number)
@@ -125,12 +125,12 @@ def test_what_has_come_while_it_started_ends_it_once_it_serves(received: Signals
 
 def test_what_is_ignored_as_under_nohup_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    handlers = {number: signal.getsignal(number) for number in (*ENDING, *OTHERS)}
+    handlers = {number: signal.getsignal(number) for number in (*END_SIGNALS, *OTHER_SIGNALS)}
     try:
         with signals():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             assert callable(signal.getsignal(signal.SIGUSR1))
-            assert all(callable(signal.getsignal(number)) for number in ENDING)
+            assert all(callable(signal.getsignal(number)) for number in END_SIGNALS)
         assert {number: signal.getsignal(number) for number in handlers} == handlers
     finally:
         signal.signal(signal.SIGHUP, before)
