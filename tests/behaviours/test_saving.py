@@ -404,7 +404,7 @@ def test_a_fault_of_one_save_is_told_and_the_next_one_is_there(make_session, tmp
     s = make_session(devices=DEVICES)
     x = s.asarray(ones(3))
     with monkeypatch.context() as patch:
-        patch.setattr(COMMITS, "is_overtaken", lambda _place, _saving: 1 // 0)
+        patch.setattr(COMMITS, "is_overtaken", lambda _target, _saving: 1 // 0)
         with pytest.raises(td.FileError, match="was not saved: ZeroDivisionError"):
             s.save(tmp_path / "x", {"x": x}).wait(WAIT)
     s.save(tmp_path / "x", {"x": x}).wait(WAIT)

@@ -101,13 +101,13 @@ def test_whatever_comes_is_a_member_or_refused(row):
         ("[::1]:0", PortRange("::1", 0, 0)),
     ],
 )
-def test_places_to_take_values_at(text, ports):
+def test_hosts_and_ports_to_take_values_at(text, ports):
     assert PortRange.of(text) == ports
     assert PortRange.of(ports.at(7701)) == PortRange(ports.host, 7701, 7701)
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:8-7", "host:70000", "host:0-9", "h h:1", "::1:7", "[x]:1"])
-def test_what_is_no_place(text):
+def test_texts_without_a_host_and_ports(text):
     with pytest.raises(ValueError, match="HOST:PORT"):
         PortRange.of(text)
 

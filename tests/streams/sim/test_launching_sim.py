@@ -38,7 +38,7 @@ def recorded(queue: SimQueue) -> SimEvent:
     return event
 
 
-def test_nothing_is_computed_before_somebody_looks_and_then_what_is_before_the_place(queue):
+def test_nothing_is_computed_before_somebody_looks_and_then_the_tasks_before_the_position(queue):
     ran: list[int] = []
     queue.launch(ran.append, (1,))
     event = recorded(queue)
