@@ -22,9 +22,10 @@ class BuildInfo(NamedTuple):
     """`build_info`'s answer.
 
     `form`: "pure", or "compiled" if at least one module is. `compiled`: the names of the compiled modules. `changed`:
-    those whose source has changed since; the old code runs. `missing`: those that were compiled, but not for this
-    Python, which runs their sources. `digest`: SHA-256 of all the package's sources, in hexadecimal: equal for equal
-    sources, in any form. `compiler`: the compiler and its settings; empty if nothing was compiled.
+    compiled modules whose source has changed since the build, so that old code runs. `missing`: modules that were
+    compiled for another Python; this one runs their sources. `digest`: SHA-256 of all the package's sources, in
+    hexadecimal: equal for equal sources, in any form. `compiler`: the compiler and its settings; empty if nothing was
+    compiled.
     """
 
     form: Literal["pure", "compiled"]
@@ -46,21 +47,21 @@ def build_info() -> BuildInfo:
 
 def build_of(root: Path) -> BuildInfo:
     """The form of a package in this folder."""
-    record = recorded(root / RECORD)
-    then: dict[str, str] = record.get("modules", {})
-    now = {path: digest_of(path) for path in sorted(sources(root))}
-    compiled = {name_of(path, root): digest for path, digest in now.items() if loads_compiled(path)}
+    record = read_record(root / RECORD)
+    built: dict[str, str] = record.get("modules", {})
+    digests = {path: digest_of(path) for path in sorted(sources(root))}
+    compiled = {name_of(path, root): digest for path, digest in digests.items() if loads_compiled(path)}
     return BuildInfo(
         form="compiled" if compiled else "pure",
         compiled=tuple(compiled),
-        changed=tuple(name for name, digest in compiled.items() if then.get(name) != digest),
-        missing=tuple(name for name in then if name not in compiled),
-        digest=digest_of_all({str(path.relative_to(root)): digest for path, digest in now.items()}),
+        changed=tuple(name for name, digest in compiled.items() if built.get(name) != digest),
+        missing=tuple(name for name in built if name not in compiled),
+        digest=digest_of_all({str(path.relative_to(root)): digest for path, digest in digests.items()}),
         compiler=record.get("compiler", "unknown") if compiled else "",
     )
 
 
-def recorded(path: Path) -> dict[str, Any]:
+def read_record(path: Path) -> dict[str, Any]:
     """The build's record; empty if nothing was compiled."""
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
@@ -70,7 +71,7 @@ def recorded(path: Path) -> dict[str, Any]:
 
 
 def name_of(path: Path, root: Path) -> str:
-    """The module whose source that is."""
+    """The name of the module in this file."""
     return ".".join((root.name, *path.relative_to(root).with_suffix("").parts))
 
 

@@ -66,9 +66,9 @@ class CheckpointDirectory(CheckpointReader):
         directory = layout.open_directory(where)
         lock = -1
         try:
-            is_one = _check(directory, shown, create=create)
+            has_format = _check(directory, shown, create=create)
             lock = take_lock(directory, shown)
-            if not (is_one or _check(directory, shown, create=create)):
+            if not (has_format or _check(directory, shown, create=create)):
                 layout.flush_parent(directory, shown)
                 layout.write_format(directory, shown)
             found = cls(where, shown, directory, lock, limits or CheckpointLimits())
@@ -232,7 +232,7 @@ os.register_at_fork(after_in_child=leave_all)
 
 
 def _check(directory: int, shown: str, *, create: bool) -> bool:
-    """Return whether it is a directory of checkpoints already, as opposed to one that may become one."""
+    """Return whether it is a directory of checkpoints already; False if it is one that may become such a directory."""
     if not create:
         layout.check_checkpoints(directory, shown)
     return layout.check_format(directory, shown) or layout.check_unused(directory, shown)

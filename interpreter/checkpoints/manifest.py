@@ -203,7 +203,7 @@ class _ManifestReader:
         for row in rows:
             name = row[0]
             if name in self._tensors or name in self._routines:
-                raise MetadataError(f"{name[:NAME_LENGTH_SHOWN]!r} is there twice")
+                raise MetadataError(f"{name[:NAME_LENGTH_SHOWN]!r} occurs twice")
             try:
                 record = self._record(row)
             except ValueError as error:
@@ -216,7 +216,7 @@ class _ManifestReader:
         if dtype is None:
             meta, nbytes = None, shape
             if type(nbytes) is not int or not 0 <= nbytes <= self._limits.text:
-                raise ValueError(f"its text has not from 0 to {self._limits.text} bytes")
+                raise ValueError(f"its text does not have 0 to {self._limits.text} bytes")
         else:
             meta = _meta(dtype, shape)
             nbytes = meta.nbytes

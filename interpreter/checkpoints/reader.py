@@ -23,7 +23,7 @@ from ..files.values import read_array
 from . import layout
 from .manifest import read_manifest
 from .record import CheckpointLimits, Generation, ValueRecord
-from .verification import Progress, damaged
+from .verification import Progress, defects_of
 
 GENERATIONS_SHOWN: Final = 5  # generations named in an error
 MAX_LISTINGS: Final = 100  # attempts to list generations if the newest one disappears meanwhile
@@ -91,7 +91,7 @@ class CheckpointReader:
         Raises FileError if it is damaged or missing, MetadataError if its manifest is malformed, QuotaError if that
         exceeds the limits.
         """
-        found = self._found(number)
+        found = self._read_generation(number)
         if found is None:
             there = ", ".join(map(str, self.generations()[-GENERATIONS_SHOWN:]))
             raise FileError(f"{self.shown}: has no generation {number} (the last that it has: {there or 'none'})")
@@ -107,7 +107,7 @@ class CheckpointReader:
         for _ in range(MAX_LISTINGS):
             reasons: dict[int, str] = {}
             for number in reversed(self.generations()):
-                found = self._found(number)
+                found = self._read_generation(number)
                 if found is None:  # collected meanwhile, so there is a newer one
                     break
                 if isinstance(found, Generation):
@@ -123,7 +123,7 @@ class CheckpointReader:
         Checks that files exist, and are long enough. `deep`: all bytes are read and their checksums compared;
         `progress` gets the number of bytes that were read, and the total.
         """
-        return damaged(self.values, generation, deep=deep, progress=progress)
+        return defects_of(self.values, generation, deep=deep, progress=progress)
 
     # -- values ----------------------------------------------------------------------------------------------------
 
@@ -191,14 +191,14 @@ class CheckpointReader:
 
     def _needs(self, number: int) -> frozenset[int] | str | None:
         """The values files that a generation needs, or its defect; None if it does not exist."""
-        found = self._found(number)
+        found = self._read_generation(number)
         if isinstance(found, TensordError):
             return found.message
         return None if found is None else frozenset(found.files)
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def _found(self, number: int) -> Generation | TensordError | None:
+    def _read_generation(self, number: int) -> Generation | TensordError | None:
         """The generation, or its error; None if it does not exist. FileError if it cannot be opened."""
         name = layout.generation_file(number)
         try:

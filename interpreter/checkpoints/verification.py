@@ -16,7 +16,7 @@ CHUNK: Final = 1 << 20  # bytes that are read at a time
 Progress = Callable[[int, int], None]  # bytes that were read, and the total
 
 
-def damaged(
+def defects_of(
     opened: Callable[[int], AbstractContextManager[TensorFile]],
     generation: Generation,
     *,

@@ -1,4 +1,4 @@
-"""Functions that end blocks, by their code: an exception at their first step would leave the block open.
+"""Functions that end a block, such as `with session.atomic()`. An exception before their region would leave it open.
 
 The interpreter checks for signals and thrown exceptions when a function starts, which is before the region at its
 beginning. An exception at that point is noted instead, as in the region (`interrupts`). After the region the block has
@@ -32,7 +32,8 @@ def region_start(code: CodeType) -> int:
 
 
 def is_ending(frame: FrameType | None) -> bool:
-    """Return whether such a function runs in that frame, or below it, and its region has not begun."""
+    """Return whether a function that ends a block runs in that frame, or in a caller of it, and is not yet in its
+    region."""
     while frame is not None:
         if frame.f_lasti < REGION_STARTS.get(frame.f_code, BEFORE_ANY_OFFSET):
             return True

@@ -24,7 +24,7 @@ AHEAD: Final = 1 << 23  # bytes after which the system is asked to start writing
 
 
 class AtomicWriter(ABC):
-    """Something that is being written, and is complete or absent in the end.
+    """A writer of files that are complete or absent in the end.
 
     As a context manager it commits what is still open, or abandons it if an exception leaves the block.
     """

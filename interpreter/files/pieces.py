@@ -100,4 +100,4 @@ class PieceReader:
             raise self._damaged(f"has checksum {self._crc:08x}, not {self._piece.crc:08x}")
 
     def _damaged(self, why: str) -> Exception:
-        return self._file.failed(f"is damaged: what lies at byte {self._piece.offset} {why}")
+        return self._file.failed(f"is damaged: the piece at byte {self._piece.offset} {why}")

@@ -107,7 +107,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"{twice[:NAME_LENGTH_SHOWN]!r} is there twice")
+        raise ValueError(f"{twice[:NAME_LENGTH_SHOWN]!r} occurs twice")
     return fields
 
 

@@ -62,8 +62,8 @@ def user_name(name: str) -> str:
 
 
 def covering_names(names: Iterable[str]) -> dict[Coordinate, str]:
-    """Those of the names of a global tensor's parts that make up the whole value, by coordinate, in order; empty if
-    some of the value is missing."""
+    """The fewest parts of a global tensor that make up the whole value: coordinate -> name, in order; empty if some of
+    the value is missing. `names`: those of the existing parts."""
     parts = {part.coordinate: (part, name) for name in names if (part := part_of(name)) is not None}
     found: dict[Coordinate, str] = {}
     count = 0

@@ -25,7 +25,7 @@ def rule_of(stated: Sequence[Any], inputs: int, outputs: int, name: str) -> Rule
     def rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
         for one in signatures:
             given = one.inputs[: len(call.metas)]
-            if fits(call.metas, given) and fits(call.outputs, one.outputs) and one_length(call, one):
+            if fits(call.metas, given) and fits(call.outputs, one.outputs) and are_equally_long(call, one):
                 yield one._replace(inputs=given)
 
     return rule
@@ -50,15 +50,15 @@ def is_layout(given: Any) -> bool:
 
 
 def fits(metas: Sequence[Any], atoms: Sequence[Atom | None]) -> bool:
-    """Are all of them tensors that have the split axes?"""
+    """Return whether all of them are tensors that have the split axes."""
     return all(
         isinstance(meta, Meta) and (not isinstance(atom, Split) or 0 <= atom.axis < meta.ndim)
         for meta, atom in zip(metas, atoms, strict=True)
     )
 
 
-def one_length(call: OpCall, signature: LayoutSignature) -> bool:
-    """Are all split axes equally long? Else the shares of the operands would not belong together."""
+def are_equally_long(call: OpCall, signature: LayoutSignature) -> bool:
+    """Return whether all split axes are equally long; otherwise the shares of the operands would not match."""
     pairs = (*zip(call.metas, signature.inputs, strict=False), *zip(call.outputs, signature.outputs, strict=True))
     found = [meta.shape[atom.axis] for meta, atom in pairs if isinstance(meta, Meta) and isinstance(atom, Split)]
     return len(set(found)) < 2

@@ -26,8 +26,8 @@ AsGiven: TypeAlias = Callable[[Any], Any]
 
 
 class Schema(NamedTuple):
-    """The op's schema according to the function's signature. `inputs`, `least`, `outputs`: as in `OpDef`. `fills`: does
-    the function take the arrays for its results? `dtypes`: the attributes that are dtypes."""
+    """The op's schema according to the function's signature. `inputs`, `least`, `outputs`: as in `OpDef`. `fills`:
+    whether the function takes the arrays for its results. `dtypes`: the attributes that are dtypes."""
 
     operands: tuple[str, ...]
     inputs: int

@@ -419,7 +419,7 @@ def check_value(kind: str, op: str, value: Any) -> None:
     """ProtocolError unless a constant has a value of that type, and other numbers have none; MetadataError for an
     integer of more than 64 bits."""
     if type(value) is not (SCALAR_TYPES[kind] if op == CONSTANT else type(None)):
-        raise ProtocolError(f"a {op} of {kind} has not the value {shown(value)}")
+        raise ProtocolError(f"a {op} of {kind} cannot have the value {shown(value)}")
     if type(value) is int and value not in WIRE_INTEGERS:
         raise MetadataError(f"the integer {shown(value)} has more than 64 bits")
 

@@ -8,9 +8,11 @@
 | `repeat_loop` | a count | a body, which runs so many times | the state |
 
 A construct's operands are its head, then the arguments, which each block takes as its parameters; then, for each block,
-the tensors that it captures and the numbers that are its parameters. A loop's arguments are its *state*: a body's
-results are the next arguments. The state begins as a copy, so a block that writes to it writes to the loop's own; what
-a block writes of its other operands is written for all to see. Those are the construct's last results (`into`).
+the tensors that it captures and the numbers that are its parameters.
+
+A loop's arguments are its *state*: a body's results are the next arguments. The state begins as a copy, so a write to
+it does not reach the arguments. A write to another operand overwrites that operand in the surrounding program, too: the
+overwritten operands are the construct's last results (`into`).
 """
 
 from __future__ import annotations

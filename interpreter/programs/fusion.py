@@ -1,13 +1,14 @@
 """Fusions: runs of pointwise steps that are computed together, a piece at a time, so that intermediate values stay in
 the processor's cache.
 
-Steps of one device and one shape belong to a fusion if each shares a value with the others: it reads a value that
-another one makes or reads. They must be *total* (raise on no data), so that an error never splits a fusion. They may be
-reductions of rows (`rows`), with computations on their results row by row.
+Steps of one device and one shape belong to a fusion if each of them reads a value that another one makes or reads. They
+must be *total* (raise on no data), so that an error never splits a fusion. They may be reductions of rows (`rows`),
+with computations on their results row by row.
 
-**A fusion runs at the position of its last step.** Its earlier steps are delayed until then without an effect: a step
-outside that reads or overwrites a value of the fusion, or overwrites one that it reads, closes the fusion, so that its
-last step comes before that one. So fusions need no order of their own, and never wait for each other in a circle.
+**A fusion runs at the position of its last step.** No step outside notices that the earlier steps are delayed until
+then: a step that reads or overwrites a value of the fusion, or overwrites one that the fusion reads, closes the fusion,
+so that the fusion's last step comes before that step. So fusions need no order of their own, and never wait for each
+other in a circle.
 
 **Memory.** A value that only the fusion uses is *virtual*: it never exists in memory as a whole. A fusion writes in
 place if nothing else that it reads or writes may lie in that memory: then each piece is read before it is written.
@@ -55,8 +56,8 @@ class Fusion(NamedTuple):
 
 
 class FusionPolicy(NamedTuple):
-    """What a device fuses: steps that it `takes`, of tensors of at least `least` bytes; None: a default for its
-    cache."""
+    """A device's rule for fusions: `takes` says whether the device fuses a step; `least` is the fewest bytes that a
+    fusion reads and writes, None for the default."""
 
     takes: Callable[[Program, Step], bool]
     least: int | None = None

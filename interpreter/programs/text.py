@@ -206,12 +206,12 @@ def float_text(value: float) -> str:
 
 
 def quoted(text: str) -> str:
-    """A string in quotes, with escapes for what is not printable."""
+    """A string in quotes, with escapes for unprintable characters."""
     return '"' + "".join(ESCAPES.get(letter) or printable(letter) for letter in text) + '"'
 
 
 def printable(text: str) -> str:
-    """The text with escapes for what is not printable, and nothing else escaped."""
+    """The text with escapes for unprintable characters alone."""
     return (
         text if text.isprintable() else "".join(letter if letter.isprintable() else escape(letter) for letter in text)
     )

@@ -181,7 +181,7 @@ class TokenLine:
             return found
         for name, value in self.several(self.pair, MAX_SHORT_LIST_LENGTH):
             if name in found:
-                raise ProtocolError(f"the attribute {shown(name)} is there twice")
+                raise ProtocolError(f"the attribute {shown(name)} occurs twice")
             found[name] = value
         self.need("}")
         return found

@@ -1,8 +1,8 @@
 """Reads a recording entry by entry. Its contents are checked before they are used, and no memory is allocated
 unchecked.
 
-The first pass, `Reader(path)`, goes from chunk to chunk and keeps the offsets of values and the answers, not the
-entries: so a recording may be larger than memory.
+The first pass, `RecordingReader(path)`, goes from chunk to chunk and keeps the offsets of values and the answers, not
+the entries: so a recording may be larger than memory.
 """
 
 from __future__ import annotations

@@ -182,10 +182,10 @@ class OpDef:
     def blocking(self) -> bool:
         """Whether the kernel reads values on the host (a shape, a bound, a solver's state), so that its thread waits
         for a GPU."""
-        return bool(self.looks)
+        return bool(self.host_read_reason)
 
     @property
-    def looks(self) -> str:
+    def host_read_reason(self) -> str:
         """Why the kernel reads values on the host, in words; empty if it does not."""
         if self.dynamic:
             return DATA_DEPENDENT_SHAPE

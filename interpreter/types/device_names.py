@@ -11,7 +11,7 @@ NODE_FORM: Final = "letters, digits, '.', '_' and '-', 63 at most, a letter or a
 
 
 def is_node(name: object) -> bool:
-    """Is it the name of a node?"""
+    """Return whether it is the name of a node."""
     return type(name) is str and NODE.fullmatch(name) is not None
 
 

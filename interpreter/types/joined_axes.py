@@ -29,5 +29,5 @@ class JoinedAxes(NamedTuple):
         return cls(tuple(extends), tuple(lengths))
 
     def along(self, array: int) -> tuple[bool, ...]:
-        """For each axis: does the array extend along it?"""
+        """For each axis, whether the array extends along it."""
         return tuple([of_axis[array] for of_axis in self.extends])

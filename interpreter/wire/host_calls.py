@@ -32,7 +32,7 @@ def metas_of(message: Effect) -> list[Meta]:
 
 
 def refusal_of(metas: Sequence[Meta], arrays: Sequence[NDArray[Any]]) -> str:
-    """What is wrong with the arrays as results of these metas; empty if they fit."""
+    """The reason why the arrays cannot be results of these metas; empty if they can."""
     if len(arrays) != len(metas):
         return f"the function returned {len(arrays)} results, and result= names {len(metas)}"
     for position, (meta, array) in enumerate(zip(metas, arrays, strict=True)):

@@ -1,8 +1,8 @@
 """Host memory: a client fills it and its machine reads it in place, so that an upload from it copies nothing.
 
-It is the base of the user's arrays and of the machine's arrays. Both are plain arrays over it, and NumPy shortens a
-chain of views only while they are of one type. So each of the two stays alive for as long as it has a view, on any
-thread, and its end says that nobody uses its part of the memory any more.
+Client and machine each have an object of a type of its own (`HostMemory`, `MemorySegment`) as the base of their
+arrays over the memory. NumPy shortens a chain of views of one type, but never skips such a base. So each base lives as
+long as any view of it, on any thread, and its end says that its side no longer uses that part of the memory.
 
 The machine treats such memory like a client's segment (decision 0008): it never writes there, and copies indices for
 its kernels. Within one process the root is a `HostMemory`; a daemon gets it in a `MemorySegment`.

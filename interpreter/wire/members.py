@@ -88,7 +88,7 @@ def member_of(row: object) -> Member:
     found = Member(**{**row, "devices": tuple(row["devices"])})
     wrong = [name for name in found.devices if node_of(name) != found.node]
     if wrong or len(set(found.devices)) < len(found.devices):
-        raise ProtocolError(f"devices of member {found.node} are not its own, or twice there: {wrong!r:.60}")
+        raise ProtocolError(f"devices of member {found.node} are not its own, or occur twice: {wrong!r:.60}")
     return found
 
 
@@ -100,7 +100,7 @@ def table_of(rows: object) -> dict[str, Member]:
     for row in rows:
         member = member_of(row)
         if member.node in found:
-            raise ProtocolError(f"the member {member.node} is there twice")
+            raise ProtocolError(f"the member {member.node} occurs twice")
         found[member.node] = member
     return found
 

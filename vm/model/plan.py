@@ -105,7 +105,7 @@ class Plan(WorkPlan):
         if self.open:
             return DATA_DEPENDENT_SHAPE
         if self.blocking:
-            return op.looks
+            return op.host_read_reason
         if not op.prompt:
             return "it may take any time"
         if any(path.startswith("fft.") for path in op.needs):

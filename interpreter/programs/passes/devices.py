@@ -1,8 +1,8 @@
 """Groups the steps of each device, so that they become segments: a segment has consecutive steps of one device.
 
 A program on global tensors has a step for each device in turn. Between two steps that are no ops, the steps of one
-device are moved before those of the next. A step that needs the result of a collective or move right before is moved
-after those that do not: in one segment with them it would delay them.
+device are moved before those of the next. A step that needs the result of the collective or move right before it is
+moved behind the steps that do not need the result: in a common segment it would delay them.
 """
 
 from __future__ import annotations

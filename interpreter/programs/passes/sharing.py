@@ -1,8 +1,9 @@
 """Merges two steps that make the same results: the second one's results are replaced by the first one's.
 
-That requires variables that nobody overwrites, since a value can be read until its variable is written. A run returns
-different tensors: if it returns the results of both steps, both stay, except a move, which becomes a copy of the first
-one's result. A copy is a single step, for which a segment would be cut; computing twice is usually cheaper.
+Both results must be of variables that no step overwrites, since a value can be read only until its variable is written.
+A run returns different tensors: if it returns the results of both steps, both stay, except a move, which becomes a copy
+of the first one's result. A copy is a single step, for which a segment would be cut; computing twice is usually
+cheaper.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ def shared(program: Program, given: Iterable[Step], same: dict[int, int], may_be
     for step in given:
         first = step if not written.isdisjoint(made_by(step)) else firsts.setdefault(key_of(step, same), step)
         pairs = list(zip(made_by(step), made_by(first), step.results, strict=True))
-        both = any(mine in results and its in returned for mine, its, _ in pairs)
+        both = any(value in results and shared_value in returned for value, shared_value, _ in pairs)
         if first is step or not may_be(step) or (both and step.op != MOVE):
             steps.append(step)
             continue
-        for mine, its, meta in pairs:
-            same[mine] = its
+        for value, shared_value, meta in pairs:
+            same[value] = shared_value
             if both:
-                steps.append(Step(MOVE, (its,), (), program.homes[its], None, mine, (meta,), step.location))
-            elif mine in results:
-                returned.add(its)
+                home = program.homes[shared_value]
+                steps.append(Step(MOVE, (shared_value,), (), home, None, value, (meta,), step.location))
+            elif value in results:
+                returned.add(shared_value)
     return steps
 
 

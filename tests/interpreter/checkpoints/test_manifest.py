@@ -121,8 +121,8 @@ def test_the_sound_one_is_sound():
         ([head(files=2), [1, 7, 10, 8, 10], [2, row()]], "files or names are missing"),
         ([head(), [1, 7, 10], [2, row(), row("b")]], "there are more names than it says"),
         ([head(files=2), [1, 7, 10], [2, row()], [1, 8, 10]], "a frame of kind 1 is not expected here"),
-        ([head(names=2), [1, 7, 10], [2, row(), row(offset=4)]], "'a' is there twice"),
-        ([head(names=2), [1, 7, 10], [2, row(), row(dtype=None, shape=2, offset=4)]], "'a' is there twice"),
+        ([head(names=2), [1, 7, 10], [2, row(), row(offset=4)]], "'a' occurs twice"),
+        ([head(names=2), [1, 7, 10], [2, row(), row(dtype=None, shape=2, offset=4)]], "'a' occurs twice"),
         ([head(), [1, 7, 10], [2, row()[:6]]], "is not an array of seven fields"),
         ([head(), [1, 7, 10], [2, "a"]], "is not an array of seven fields"),
         ([head(), [1, 7, 10], [2, row(name="")]], "a name is printable text, and '' is not"),
@@ -157,9 +157,9 @@ def test_the_sound_one_is_sound():
         ([head(names=2), [1, 7, 10], [2, row(), row("b", offset=3)]], "'b': takes 4 bytes from 3 on, and overlaps"),
         ([head(names=2), [1, 7, 10], [2, row(), row("b", shape=(2,))]], "'b': takes 2 bytes from 0 on, and overlaps"),
         ([head(names=2), [1, 7, 10], [2, row(offset=4), row("b")]], "'b': takes 4 bytes from 0 on"),
-        ([head(), [1, 7, 10], [2, row(dtype=None, shape=1025)]], "its text has not from 0 to 1024 bytes"),
-        ([head(), [1, 7, 10], [2, row(dtype=None, shape=[4])]], "its text has not from 0 to 1024 bytes"),
-        ([head(), [1, 7, 10], [2, row(dtype=None, shape=-1)]], "its text has not from 0 to 1024 bytes"),
+        ([head(), [1, 7, 10], [2, row(dtype=None, shape=1025)]], "its text does not have 0 to 1024 bytes"),
+        ([head(), [1, 7, 10], [2, row(dtype=None, shape=[4])]], "its text does not have 0 to 1024 bytes"),
+        ([head(), [1, 7, 10], [2, row(dtype=None, shape=-1)]], "its text does not have 0 to 1024 bytes"),
     ],
 )
 def test_malformed_manifests_are_refused(frames, why):

@@ -173,7 +173,7 @@ def test_bytes_are_read_where_they_are_in_any_pieces(reader):
 def test_what_is_read_whole_is_compared_with_its_checksum(reader, path):
     generation = last(reader)
     flip(path / layout.values_file(generation.routines["r"].file))
-    with pytest.raises(FileError, match=r"c/values-.*: is damaged: what lies at byte 400 has checksum"):
+    with pytest.raises(FileError, match=r"c/values-.*: is damaged: the piece at byte 400 has checksum"):
         reader.read_text(generation.routines["r"])
     assert same({"a": reader.read("a", generation.tensors["a"])}, {"a": array(100, 3)})
     out = np.empty(100, np.float32)
@@ -240,7 +240,7 @@ def test_a_limit_of_the_reader_makes_a_generation_one_that_cannot_be_read(path):
     for limits, why in (
         (CheckpointLimits(names=1), "has 2 names; the limit is 1"),
         (CheckpointLimits(manifest=50), "the limit is 70 bytes"),
-        (CheckpointLimits(text=5), "its text has not from 0 to 5 bytes"),
+        (CheckpointLimits(text=5), "its text does not have 0 to 5 bytes"),
         (CheckpointLimits(fields=3), "its fields take 10 bytes; the limit is 3"),
     ):
         with CheckpointReader.open(path, limits=limits) as reader:

@@ -70,7 +70,7 @@ def test_a_wrong_byte_is_found_by_reading_all_and_damages_its_value_alone(direct
     assert directory.verify(generation) == {}
     found = directory.verify(generation, deep=True)
     assert found.keys() == damaged
-    assert all(f"{path}: is damaged: what lies at byte {record.offset} has checksum" in why for why in found.values())
+    assert all(f"{path}: is damaged: the piece at byte {record.offset} has checksum" in why for why in found.values())
     for other in CONTENT.keys() - damaged - {"r"}:
         assert directory.read(other, generation.tensors[other]).tobytes() == CONTENT[other].tobytes()
 

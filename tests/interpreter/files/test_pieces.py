@@ -81,7 +81,7 @@ DAMAGED = {
 @each_case("case", DAMAGED)
 def test_damaged_bytes_are_an_error_with_the_file_and_the_offset(case):
     stored, text = DAMAGED[case]
-    text = rf"^w\.npz: is damaged: what lies at byte 3 {text}"
+    text = rf"^w\.npz: is damaged: the piece at byte 3 {text}"
     with opened(b"..." + stored, "w.npz") as file, pytest.raises(FileError, match=text):
         read_all(file, FilePiece(3, len(stored), len(CONTENT), True, zlib.crc32(CONTENT)), [])
 

@@ -71,10 +71,10 @@ HOSTILE = {
     ),
     "nested deeply": (safetensors(b'{"a":' + b"[" * 90_000 + b"]" * 90_000 + b"}"), "nested too deeply"),
     "objects nested deeply": (safetensors(b'{"a":' * 90_000 + b"1" + b"}" * 90_000), "nested too deeply"),
-    "a name twice": (safetensors(twice({"first": F, "second": F}), bytes(8)), "'first' is there twice"),
+    "a name twice": (safetensors(twice({"first": F, "second": F}), bytes(8)), "'first' occurs twice"),
     "a field twice": (
         safetensors(json.dumps({"a": {"shape ": 0, **F}}).replace("shape ", "shape").encode(), bytes(8)),
-        "'shape' is there twice",
+        "'shape' occurs twice",
     ),
     "metadata that are no texts": (safetensors({"__metadata__": {"a": 1}}), "__metadata__ is not an object of texts"),
     "metadata that are a list": (safetensors({"__metadata__": ["a"]}), "__metadata__ is not an object of texts"),
@@ -262,5 +262,5 @@ def test_a_header_that_became_another_since_its_format_was_recognised_is_refused
 
 def test_the_duplicate_among_many_names_is_found_at_once():
     text = b"{" + b",".join(b'"%d":1' % n for n in range(300_000)) + b',"x":1,"x":1}'
-    with opened(safetensors(text)) as file, pytest.raises(MetadataError, match="'x' is there twice"):
+    with opened(safetensors(text)) as file, pytest.raises(MetadataError, match="'x' occurs twice"):
         describe(file)

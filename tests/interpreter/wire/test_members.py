@@ -69,7 +69,7 @@ def test_what_is_wrong_with_an_entry_is_said(change, told):
 
 def test_a_table_has_each_node_once():
     assert list(table_of([ROW, Member("node2").row()])) == ["node1", "node2"]
-    with pytest.raises(ProtocolError, match="node1 is there twice"):
+    with pytest.raises(ProtocolError, match="node1 occurs twice"):
         table_of([ROW, ROW])
     with pytest.raises(ProtocolError, match="a list, of 4096"):
         table_of([ROW] * 5000)
