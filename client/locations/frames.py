@@ -24,9 +24,9 @@ from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import CALLED_BY
 
 Line: TypeAlias = tuple[CodeType, int]  # a line number in the code
-LONGEST = Limits().text  # characters of a location
-FURTHEST = 16  # frames outside the package that are examined: each costs a lookup at each call
-FILES = 1 << 14  # whose owners are cached: each cell of a notebook is a file
+MAX_LOCATION = Limits().text  # characters of a location
+MAX_EXAMINED_FRAMES = 16  # outside the package: each costs a lookup at each call
+MAX_FILES = 1 << 14  # files whose owners are cached: each cell of a notebook is a file
 
 _HERE = str(Path("client", "locations", "frames.py"))
 _ROOT = (lambda: None).__code__.co_filename.removesuffix(_HERE)
@@ -48,7 +48,7 @@ class _Owners(dict[str, FrameOwner]):
     """File name -> owner."""
 
     def __missing__(self, file: str) -> FrameOwner:
-        if len(self) >= FILES:
+        if len(self) >= MAX_FILES:
             self.clear()
         self[file] = owner = owner_of(file)
         return owner
@@ -62,10 +62,11 @@ def owner_of(file: str) -> FrameOwner:
     """The owner of a file, by its name in code objects."""
     if file.startswith((_ROOT, _COMPILED)):
         return PACKAGE
-    return FrameOwner.PROGRAM if shorter(file) == file and not file.startswith(_GENERATED) else FrameOwner.INSTALLED
+    installed = name_in_package(file) != file or file.startswith(_GENERATED)
+    return FrameOwner.INSTALLED if installed else FrameOwner.PROGRAM
 
 
-def shorter(file: str) -> str:
+def name_in_package(file: str) -> str:
     """The name of an installed file within its package: "sklearn/base.py", "asyncio/events.py"."""
     for folder in _INSTALLED:
         if folder in file:
@@ -82,7 +83,7 @@ def lines_from(frame: FrameType | None, count: int, *, every: bool) -> tuple[lis
     found: list[FrameType] = []
     path: list[FrameType | None] = []
     reached = count == 1  # the program's frame
-    left = FURTHEST
+    left = MAX_EXAMINED_FRAMES
     while left:
         path.append(frame)
         if frame is None:
@@ -98,7 +99,7 @@ def lines_from(frame: FrameType | None, count: int, *, every: bool) -> tuple[lis
             if reached and (not every or len(found) == count):
                 return found, path
         frame = frame.f_back
-    if not reached:  # then the nearest lines have to suffice
+    if not reached:  # no line of the program was found: keep the nearest lines
         del path[path.index(found[-1]) + 1 :]
     return found, path
 
@@ -129,7 +130,7 @@ def lines_of(frames: Iterable[FrameType]) -> list[Line]:
 
 def describe_lines(lines: Sequence[Line]) -> str:
     """`describe` for lines whose frames may be gone."""
-    room = (LONGEST + len(CALLED_BY)) // max(1, len(lines)) - len(CALLED_BY)
+    room = (MAX_LOCATION + len(CALLED_BY)) // max(1, len(lines)) - len(CALLED_BY)
     texts = (f"{line_in(code.co_filename, line)} in {code.co_qualname}" for code, line in lines)
     return CALLED_BY.join(printable(text)[-room:] for text in texts)
 
@@ -153,7 +154,7 @@ def line_in(file: str, line: int) -> str:
 
 def shown(file: str) -> str:
     """A file's name for people: relative to its package, or to the working directory if it lies below."""
-    short = shorter(file)
+    short = name_in_package(file)
     if short != file:
         return short
     try:

@@ -28,13 +28,14 @@ from .frames import OWNERS, PACKAGE, PROGRAM, Line, describe, describe_lines, de
 from .spans import Spans
 
 Raised = TypeVar("Raised", bound=TensordError)
-LIMIT = 1 << 14
-NUMBERS = 4 * LIMIT
-TEXTS = LINE_MASK - NUMBERS  # lines of programs, whose numbers come after those of sites: a routine may outlive a site
-RETRY = 1024  # lines without a number after which freed numbers are searched for again
+MAX_SITES = 1 << 14  # call sites that a session remembers
+SITE_NUMBERS = 4 * MAX_SITES  # numbers of call sites
+# Numbers of lines of programs come after those of call sites, since a routine may outlive a site.
+PROGRAM_LINE_NUMBERS = LINE_MASK - SITE_NUMBERS
+RETRY_INTERVAL = 1024  # lines that get no number between two searches for freed numbers
 VARIABLE = "TENSORD_FRAMES"
-FRAMES = 4  # lines of a location, unless another number is set
-MOST = 16
+DEFAULT_FRAMES = 4  # lines of a location, unless another number is set
+MAX_FRAMES = 16  # the most lines of a location
 
 
 class Numbered(Protocol):
@@ -73,13 +74,13 @@ class Locations:
         self._codes: dict[int, CodeType] = {}
         self._texts: dict[str, int] = {}  # lines of programs
         self._users: WeakSet[Numbered] = WeakSet()  # their programs
-        self._given = 0  # numbers given to their lines; beyond TEXTS, free numbers are reused
+        self._given = 0  # numbers given to their lines; beyond PROGRAM_LINE_NUMBERS, free numbers are reused
         self._free: list[int] = []
         self._missed = 0
         self.newest = 0
         self.unsent: list[list[Any]] = []
         self.spans = Spans(self)
-        self._count = FRAMES if frames is None else frames
+        self._count = DEFAULT_FRAMES if frames is None else frames
         self._every = frames is not None
         self.command = ""  # of the command line, which then counts as the line of all calls
 
@@ -114,10 +115,10 @@ class Locations:
 
     def _free_number(self) -> int:
         """A number that no line of a living user has; 0 if there is none."""
-        if self._given < TEXTS:
+        if self._given < PROGRAM_LINE_NUMBERS:
             self._given += 1
-            return NUMBERS + self._given
-        if not self._free and self._missed % RETRY == 0:
+            return SITE_NUMBERS + self._given
+        if not self._free and self._missed % RETRY_INTERVAL == 0:
             used = set[int]().union(*[user.lines for user in self._users])
             unused = [text for text, number in self._texts.items() if number not in used]
             self._free = [self._texts.pop(text) for text in unused]
@@ -151,11 +152,13 @@ class Locations:
         frames, path = lines_from(nearest, self._count, every=self._every)
         text = self.command or describe(frames)
         with self.lock:  # ordered so that an exception from outside does no harm: at worst a number is lost
-            if self.size >= LIMIT:
+            if self.size >= MAX_SITES:
                 self.sites.clear()
                 self._codes.clear()
                 self.size = 0
-            self.newest = self.newest % NUMBERS + 1  # the oldest is reused first, so that no table grows with history
+            self.newest = (
+                self.newest % SITE_NUMBERS + 1
+            )  # the oldest is reused first, so that no table grows with history
             self.unsent.append([LOCATION, self.newest, text])
             self._keep(path)
             return self.newest
@@ -201,7 +204,7 @@ def user_line() -> str | None:
     code, text = _lines.get((id(frame.f_code), frame.f_lasti), (None, ""))
     if code is not frame.f_code:
         text = describe([frame])
-        if len(_lines) >= LIMIT:
+        if len(_lines) >= MAX_SITES:
             _lines.clear()
         _lines[id(frame.f_code), frame.f_lasti] = frame.f_code, text
     return text
@@ -210,7 +213,7 @@ def user_line() -> str | None:
 def user_lines() -> list[Line]:
     """The same line, undescribed, with its callers if it is in a library."""
     frame = HANDLED.frame or sys._getframe(1)  # noqa: SLF001 - the interpreter's own
-    return lines_of(lines_from(frame, FRAMES, every=False)[0])
+    return lines_of(lines_from(frame, DEFAULT_FRAMES, every=False)[0])
 
 
 def located(error: Raised) -> Raised:
@@ -223,12 +226,12 @@ def located(error: Raised) -> Raised:
 def check_frames(frames: int | None) -> int | None:
     """The number of lines of a location: `frames`, else $TENSORD_FRAMES, else None. MetadataError for other values."""
     if frames is not None:
-        if type(frames) is not int or not 1 <= frames <= MOST:
-            raise MetadataError(f"frames= must be a number from 1 to {MOST}, not {shown(frames)}")
+        if type(frames) is not int or not 1 <= frames <= MAX_FRAMES:
+            raise MetadataError(f"frames= must be a number from 1 to {MAX_FRAMES}, not {shown(frames)}")
         return frames
     named = os.environ.get(VARIABLE)
     if not named:
         return None
-    if not named.isdecimal() or not 1 <= int(named) <= MOST:
-        raise MetadataError(f"${VARIABLE} is a number from 1 to {MOST}, not {shown(named)}")
+    if not named.isdecimal() or not 1 <= int(named) <= MAX_FRAMES:
+        raise MetadataError(f"${VARIABLE} is a number from 1 to {MAX_FRAMES}, not {shown(named)}")
     return int(named)

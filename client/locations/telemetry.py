@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
-EXTRA = 'OpenTelemetry is not installed: pip install "tensord[otel]"'
+NOT_INSTALLED = 'OpenTelemetry is not installed: pip install "tensord[otel]"'
 
 
 class Telemetry:
-    """`tracer`: makes the spans; None: no spans are made."""
+    """The tracer that makes the spans; None while no spans are made."""
 
     def __init__(self) -> None:
         self.tracer: Tracer | None = None
@@ -43,7 +43,7 @@ def use(provider: TracerProvider | None, *, on: bool) -> None:
     try:
         from opentelemetry import trace
     except ImportError:
-        raise MetadataError(EXTRA) from None
+        raise MetadataError(NOT_INSTALLED) from None
     if provider is not None and not isinstance(provider, trace.TracerProvider):
         raise MetadataTypeError(f"use_opentelemetry: expected a TracerProvider, got {shown(provider)}")
     TELEMETRY.tracer = trace.get_tracer("tensord", version(), provider) if on else None

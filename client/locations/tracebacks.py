@@ -32,10 +32,10 @@ PUBLIC_ERRORS: Final = (TensordError, TimeoutError)  # meant for users, who need
 def hide(error: BaseException) -> None:
     """Remove this package's frames from the error's traceback; a bare `raise` must follow."""
     if os.environ.get(VARIABLE) != "full" and not os.environ.get(DEBUG):
-        error.__traceback__ = foreign(error.__traceback__)
+        error.__traceback__ = foreign_entries(error.__traceback__)
 
 
-def foreign(traceback: TracebackType | None) -> TracebackType | None:
+def foreign_entries(traceback: TracebackType | None) -> TracebackType | None:
     """The entries of other code, such as callbacks and handlers."""
     entries = []
     while traceback is not None:

@@ -154,22 +154,22 @@ def examine(
     reader: RecordingReader, specs: Sequence[Spec], given: Mapping[str, str], within: float | None, number: int
 ) -> FirstDifference | None:
     """The difference in a step, and the operands there."""
-    found = looked_at(reader, specs, given, within, number, apart=True)
+    found = examined(reader, specs, given, within, number, op_by_op=True)
     if found is not None:
         return found
-    whole = looked_at(reader, specs, given, within, number, apart=False)
+    whole = examined(reader, specs, given, within, number, op_by_op=False)
     note = "op by op, no op of the routine differs: the difference comes from how its ops run together"
     return None if whole is None else whole._replace(inside=note)
 
 
-def looked_at(
+def examined(
     reader: RecordingReader,
     specs: Sequence[Spec],
     given: Mapping[str, str],
     within: float | None,
     number: int,
     *,
-    apart: bool,
+    op_by_op: bool,
 ) -> FirstDifference | None:
     with opened_sides(reader, specs, given) as sides:
         player = Player(reader, sides, within=bound_for(sides, within), recorded=False)
@@ -179,7 +179,7 @@ def looked_at(
         if step is None:
             return None
         player.watch = examination = Examination(player)
-        player.opened = number if apart else 0
+        player.unrolled_step = number if op_by_op else 0
         player.take(step)
         player.settle()
         return None if examination.found is None else first_difference(player, step, *examination.found)

@@ -59,7 +59,7 @@ def outcome(reply: Reply) -> NDArray[Any] | str:
     return type(reply.error).__name__ if reply.error is not None else np.asarray(reply.value)
 
 
-def between(first: NDArray[Any] | str, second: NDArray[Any] | str, within: float) -> Difference | None:
+def outcome_difference(first: NDArray[Any] | str, second: NDArray[Any] | str, within: float) -> Difference | None:
     """The difference of two outcomes. Two errors of one type do not differ."""
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
         return difference(first, second, within)

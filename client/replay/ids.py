@@ -1,7 +1,7 @@
 """The ids of a session in a replay.
 
-Tensors and programs that a session had when the recording began are read in any order, but ids must rise. So these get
-new ids, from 1; all others keep their distances, which leave gaps for runs.
+Tensors and programs that a session had when the recording began appear in any order, but ids must rise. So these get
+new ids, from 1. All later ids grow by a constant, so that the gaps for the inner values of runs remain.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-FIRST: Final = 1 << 40  # added to the ids of tensors made while the recording ran
+NEW_ID_OFFSET: Final = 1 << 40  # added to the ids of tensors made while the recording ran
 
 
 class ReplayIds:
-    """`newest`: the session's newest id when the recording began. `last`: the newest id that the replay has used."""
+    """The ids of one session. `newest`: its newest id when the recording began; `last`: the newest one in the replay."""
 
     def __init__(self, newest: int) -> None:
         self.newest = newest
@@ -22,7 +22,7 @@ class ReplayIds:
 
     def of(self, id_: int) -> int:
         """The id of an existing tensor or program."""
-        return 0 if not id_ else self._old.get(id_, id_ + FIRST)
+        return 0 if not id_ else self._old.get(id_, id_ + NEW_ID_OFFSET)
 
     def all_of(self, ids: Iterable[int]) -> tuple[int, ...]:
         return tuple([self.of(id_) for id_ in ids])

@@ -30,16 +30,16 @@ from ...interpreter.wire.node_messages import Collective
 from ...interpreter.wire.program_messages import Link, ProgramPart, Run
 from ...interpreter.wire.roles import OUTPUT_ROLES, ids_of
 from ..transport.replies import Reply
-from .differences import Difference, between, outcome
+from .differences import Difference, outcome, outcome_difference
 from .missing import MissingValues
 from .script import Begin, End, MissingTensor, RecordedMessage, steps
 from .sides import Side
-from .signatures import ReplayLocations, known
+from .signatures import ReplayLocations, recorded_op
 from .translation import ReplaySession, with_ids
 from .unrolled import ReplayedRoutines
 
-GROUP: Final = 128  # reads per group
-BYTES: Final = 1 << 26  # of their values
+READS_PER_GROUP: Final = 128  # reads for which the player waits together
+BYTES_PER_GROUP: Final = 1 << 26  # bytes of their values
 CANCELLED: Final = "CancelledError"
 RECORDED: Final = "what was recorded"
 
@@ -78,8 +78,8 @@ class MessageWatch(Protocol):
 
 class Player:
     """Plays a recording. `compared`: results of ops that were compared; `fetched`: values that were compared with
-    recorded ones, and `unknown`: those that were not; `findings`: the differences, up to `most`. `opened`: the step of
-    a run that is to be replaced by single ops."""
+    recorded ones, and `unknown`: those that were not; `findings`: the differences, up to `most`.
+    `unrolled_step`: the step of a run that is to be replaced by single ops."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Player:
         self.paced = paced
         self.most = most
         self.recorded = recorded
-        self.opened = 0
+        self.unrolled_step = 0
         self.steps = self.compared = self.fetched = self.unknown = self.differing = 0
         self.findings: list[ValueDifference] = []
         self.first: tuple[Any, ...] = ()  # both values of the first difference
@@ -169,7 +169,7 @@ class Player:
     def _act(self, step: RecordedMessage, message: Any) -> None:
         session = self.sessions[step.session]
         if type(message) is Signature:
-            session.signatures[message.number] = known(message)
+            session.signatures[message.number] = recorded_op(message)
             for side in self.sides:
                 side.check_op(message.op)
         ready = with_ids(session, message)
@@ -177,12 +177,12 @@ class Player:
             return
         if isinstance(ready, ProgramPart | Link):
             self.routines[step.session].keep(ready)
-        apart = None
-        if isinstance(ready, Run) and step.number == self.opened:
-            apart = self.routines[step.session].opened(ready, session.ids.last)
-        for one in apart if apart is not None else (ready,):
+        single_ops = None
+        if isinstance(ready, Run) and step.number == self.unrolled_step:
+            single_ops = self.routines[step.session].unrolled(ready, session.ids.last)
+        for one in single_ops if single_ops is not None else (ready,):
             if type(one) is Signature:
-                session.signatures[one.number] = known(one)
+                session.signatures[one.number] = recorded_op(one)
             self.act(step, one)
 
     def act(self, step: RecordedMessage, message: Any) -> None:
@@ -200,11 +200,11 @@ class Player:
             self._upload(step, message)
         elif type(message) is Call and len(self.sides) > 1 and message.released:
             self._send(step, message._replace(released=0))
-            self._look(step, message)
+            self._request_results(step, message)
             self._send(step, Release(released_by(message, self.sessions[step.session])))
         else:
             self._send(step, message)
-            self._look(step, message)
+            self._request_results(step, message)
 
     def _send(self, step: RecordedMessage, message: NamedMessage) -> None:
         for side in self.sides:
@@ -215,7 +215,7 @@ class Player:
             value = self.missing.value(step.value, message)
             side.send(step.session, message._replace(payload=value.copy() if value.base is not None else value))
 
-    def _look(self, step: RecordedMessage, message: Any) -> None:
+    def _request_results(self, step: RecordedMessage, message: Any) -> None:
         """Request the results from both sides."""
         if len(self.sides) < 2 or not isinstance(message, Call | Run | ToDevice | Collective):
             return
@@ -255,8 +255,8 @@ class Player:
 
     def _check(self, check: Check, nbytes: int | None) -> None:
         self._checks.append(check)
-        self._bytes += BYTES if nbytes is None else nbytes * len(check.replies)
-        if len(self._checks) >= GROUP or self._bytes >= BYTES:
+        self._bytes += BYTES_PER_GROUP if nbytes is None else nbytes * len(check.replies)
+        if len(self._checks) >= READS_PER_GROUP or self._bytes >= BYTES_PER_GROUP:
             self.settle()
 
     def settle(self) -> None:
@@ -274,7 +274,7 @@ class Player:
         if len(check.replies) > 1:
             second = outcome(check.replies[1])
             self.compared += 1
-            if self._found(check, self.sides[1].spec.text, between(first, second, self.within)):
+            if self._found(check, self.sides[1].spec.text, outcome_difference(first, second, self.within)):
                 self.first = self.first or (first, second)
         if check.answer is not None:
             recorded = self._recorded(check.answer)
@@ -282,7 +282,7 @@ class Player:
                 self.unknown += 1
                 return
             self.fetched += 1
-            self._found(check, RECORDED, between(first, recorded, self.within))
+            self._found(check, RECORDED, outcome_difference(first, recorded, self.within))
 
     def _recorded(self, answer: Answered) -> NDArray[Any] | str | None:
         """The recorded outcome: a value or an error; None if there is nothing to compare."""

@@ -19,12 +19,11 @@ from ...interpreter.wire.messages import Call, Chain, Fetch, Location, Release, 
 from ...interpreter.wire.node_messages import Collective
 from ...interpreter.wire.program_messages import Link, ProgramPart, Run
 
-PLAYED: Final = frozenset(
+PLAYED_MESSAGES: Final = frozenset(
     {Call, Chain, Collective, Fetch, Link, Location, ProgramPart, Release, Run, Signature, Span, ToDevice, Upload}
 )
 
-
-SESSIONS: Final = 1024  # at the same time
+MAX_SESSIONS: Final = 1024  # open sessions at a time
 
 
 class Begin(NamedTuple):
@@ -63,11 +62,11 @@ def steps(reader: RecordingReader) -> Iterator[RecordedMessage]:
     begun: set[int] = set()
     for session, time, message, value, answer in _all(reader):
         if (session in begun) is (type(message) is Begin):
-            continue  # of no session, or the beginning of one that exists
+            continue  # the session has not begun, or begins twice
         if type(message) is Begin:
             begun.add(session)
-            if len(begun) > SESSIONS:
-                raise ProtocolError(f"{reader.path}: more than {SESSIONS} sessions at a time")
+            if len(begun) > MAX_SESSIONS:
+                raise ProtocolError(f"{reader.path}: more than {MAX_SESSIONS} sessions at a time")
         elif type(message) is End:
             begun.discard(session)
         number += 1
@@ -89,7 +88,7 @@ def _all(reader: RecordingReader) -> Iterator[tuple[int, int, Any, int, Answered
             values = iter(entry[4])
             for message in messages_in(entry[3]):
                 value = next(values, 0) if type(message) is Upload else 0
-                if type(message) in PLAYED:
+                if type(message) in PLAYED_MESSAGES:
                     asked = reader.answers.get((session, message.request)) if type(message) is Fetch else None
                     yield session, entry[2], message, value, asked
 

@@ -1,4 +1,7 @@
-"""The machines on which a recording runs: in this process, or daemons."""
+"""The machines on which a recording runs: in this process, or daemons.
+
+A `Side` is one machine with the replay's sessions. It maps the recorded devices to its own, and queues messages.
+"""
 
 from __future__ import annotations
 

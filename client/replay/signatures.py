@@ -24,7 +24,7 @@ class RecordedOp(NamedTuple):
     nbytes: int | None
 
 
-def known(signature: Signature) -> RecordedOp:
+def recorded_op(signature: Signature) -> RecordedOp:
     """The op of a SIGNATURE, even if its attributes and metas are damaged."""
     try:
         attributes = tuple(dict(signature.attributes).items())

@@ -23,7 +23,7 @@ from ...vm.routines.op_by_op.run import RunIds
 from ...vm.routines.op_by_op.unfolding import Unfolder, metas_of
 from ...vm.routines.programs import add_part, link
 
-SIGNATURES: Final = (1 << 16) - 1  # the numbers of the ops' signatures, counting down from here
+LAST_SIGNATURE: Final = (1 << 16) - 1  # signatures of single ops have numbers downwards from this one
 
 
 class ReplayedRoutines:
@@ -51,7 +51,7 @@ class ReplayedRoutines:
         found = self.routines.get(routine)
         return [home for _, home in found.results] if isinstance(found, SessionProgram) else []
 
-    def opened(self, run: Run, newest: int) -> Iterator[Any] | None:
+    def unrolled(self, run: Run, newest: int) -> Iterator[Any] | None:
         """The messages of a run's ops; None for a run with control flow, or if too little is known."""
         routine = self.routines.get(run.routine)
         if (
@@ -60,10 +60,10 @@ class ReplayedRoutines:
             or not isinstance(routine.source, Program)
         ):
             return None
-        return _Opened(routine, run, newest).messages()
+        return UnrolledRun(routine, run, newest).messages()
 
 
-class _Opened:
+class UnrolledRun:
     """A run that is unrolled: implements the interface that unfolding needs (`unfolding.Engine`)."""
 
     iterations = 0
@@ -101,7 +101,7 @@ class _Opened:
         """Note the signature of a step's op; returns its number."""
         step = routine.program.steps[position]
         metas, targets = metas_of(routine.program, position)
-        number = number or SIGNATURES - position
+        number = number or LAST_SIGNATURE - position
         wanted = None if targets is None else [encode_meta(meta) for meta in targets]
         device = routine.devices[step.device]
         given = [encode_meta(meta) for meta in metas]

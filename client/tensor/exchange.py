@@ -53,20 +53,20 @@ def exported(tensor: Tensor, stream: Any, max_version: Any, dl_device: Any, copy
     if where != CPU and wanted in (None, where):
         options = {"max_version": version, "copy": copy}
         given = {name: one for name, one in options.items() if one is not None}
-        return capsule(tensor._core.outbox, known(tensor)._id, tensor._home, stream, given)
+        return capsule(tensor._core.outbox, with_known_meta(tensor)._id, tensor._home, stream, given)
     if stream is not None:
-        raise refused("a tensor is handed over in host memory, which has no streams")
+        raise export_error("a tensor is handed over in host memory, which has no streams")
     if wanted not in (None, CPU):
         there = "" if where == CPU else f", or {where}, where it lies"
-        raise refused(f"a tensor is handed over in host memory: ask for the device (1, 0){there}")
+        raise export_error(f"a tensor is handed over in host memory: ask for the device (1, 0){there}")
     if copy is False and kind_of(tensor.device) != "cpu":
-        raise refused(f"the tensor is on {tensor.device}, and reaches the host only as a copy: allow a copy")
+        raise export_error(f"the tensor is on {tensor.device}, and reaches the host only as a copy: allow a copy")
     array = tensor.numpy()
     read_only, says_so = not array.flags.writeable, version is not None and version >= (1, 0)
     if copy is False and not read_only:
-        raise refused("the value lies in the machine's memory, and was copied from there: allow a copy")
+        raise export_error("the value lies in the machine's memory, and was copied from there: allow a copy")
     if copy is False and not says_so:
-        raise refused("the value is mapped read-only, which DLPack before 1.0 cannot say: allow a copy")
+        raise export_error("the value is mapped read-only, which DLPack before 1.0 cannot say: allow a copy")
     copied = copy or (read_only and copy is None)
     return array.__dlpack__(max_version=version, copy=copied or None)
 
@@ -78,10 +78,10 @@ def dlpack_device(tensor: Tensor) -> DLPackDevice:
 
 def cupy_array(tensor: Tensor) -> Any:
     """The value in the memory of its GPU; see `Tensor.cupy`."""
-    return lent(tensor._core.outbox, known(tensor)._id, tensor._home)
+    return lent(tensor._core.outbox, with_known_meta(tensor)._id, tensor._home)
 
 
-def known(tensor: Tensor) -> Tensor:
+def with_known_meta(tensor: Tensor) -> Tensor:
     """The tensor, once its shape is known."""
     return tensor if tensor._living()._meta is not None else tensor.wait()
 
@@ -106,6 +106,6 @@ def pair(name: str, given: Any) -> tuple[int, int] | None:
     return first, second
 
 
-def refused(message: str) -> MetadataBufferError:
+def export_error(message: str) -> MetadataBufferError:
     """The error at the user's line for an export that is not possible."""
     return located(MetadataBufferError(message, op="__dlpack__"))

@@ -19,8 +19,8 @@ from ..locations.tracebacks import make_public
 from ..transport.replies import Reply
 
 
-class Gone:
-    """Stands in for the meta of a released handle: no signature has it. Its text says why the tensor is gone."""
+class ReleasedMeta:
+    """In place of the meta of a released handle, so that no signature fits. Its text says why the tensor is gone."""
 
     __slots__ = ()
 
@@ -28,7 +28,7 @@ class Gone:
         return "was released"
 
 
-RELEASED: Any = Gone()
+RELEASED: Any = ReleasedMeta()
 
 
 class Handle:

@@ -18,7 +18,7 @@ Axes: TypeAlias = int | tuple[int, ...] | None
 
 
 class Methods(Operators):
-    """Each is an op on this tensor; its result is a new tensor."""
+    """Methods and properties that issue an op on this tensor; the result is a new tensor."""
 
     __slots__ = ()
 

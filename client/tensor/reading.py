@@ -29,8 +29,8 @@ from ...interpreter.types.meta import Meta
 if TYPE_CHECKING:
     from .handle import Handle
 
-LIMIT: Final = 1 << 14  # bytes of a tensor that is fetched as a whole
-DEEPEST: Final = 16  # pieces of pieces: a deeper one counts as a tensor of its own
+MAX_WHOLE_BYTES: Final = 1 << 14  # bytes of a tensor that is fetched as a whole
+MAX_DEPTH: Final = 16  # pieces of pieces: a deeper one counts as a tensor of its own
 
 
 class TensorReading:
@@ -74,7 +74,7 @@ class TensorReading:
         return value if tensor._reading is self else None  # otherwise another thread has written to it
 
 
-SHARED: Final = TensorReading(None)  # of tensors that other sessions may write to
+SHARED: Final = TensorReading(None)  # the reading of every tensor to which other sessions may write
 
 
 def of(tensor: Handle) -> TensorReading | None:
@@ -82,9 +82,9 @@ def of(tensor: Handle) -> TensorReading | None:
     reading: TensorReading | None = tensor._reading
     if reading is SHARED:
         return None
-    if reading is None or reading.depth == DEEPEST or reading.era != tensor._core.cancellation.era:
+    if reading is None or reading.depth == MAX_DEPTH or reading.era != tensor._core.cancellation.era:
         meta = tensor._meta
-        reading = _begun(tensor) if type(meta) is Meta and meta.nbytes <= LIMIT else None
+        reading = _begun(tensor) if type(meta) is Meta and meta.nbytes <= MAX_WHOLE_BYTES else None
     return reading
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..global_tensors.tensor import GlobalTensor
 
 _GETITEM, _SETITEM = REGISTRY["getitem"], REGISTRY["setitem"]
-_ASKED = "setitem len iter contains array_namespace dlpack deepcopy str repr"
+_PUBLIC_METHODS = "setitem len iter contains array_namespace dlpack deepcopy str repr"
 
 
 class Tensor(Conversions, Methods):
@@ -287,4 +287,4 @@ class Tensor(Conversions, Methods):
 add_operators(Tensor)
 add_hints(Tensor, "a tensor", METHODS)
 make_public(Methods)
-make_public(Tensor, frozenset(f"__{name}__" for name in ("copy", *_ASKED.split())))
+make_public(Tensor, frozenset(f"__{name}__" for name in ("copy", *_PUBLIC_METHODS.split())))

@@ -209,7 +209,7 @@ def one_value(array: NDArray[Any]) -> Scalar:
 
 
 Converted = TypeVar("Converted")
-_ASKED = "bool float int complex index format"
+_PUBLIC_METHODS = "bool float int complex index format"
 
 
 class Conversions(Waiting):
@@ -250,7 +250,7 @@ class Conversions(Waiting):
         return self._one(f"the format {spec!r}", lambda value: format(value, spec)) if spec else str(self)
 
 
-make_public(Conversions, frozenset(f"__{name}__" for name in _ASKED.split()))
+make_public(Conversions, frozenset(f"__{name}__" for name in _PUBLIC_METHODS.split()))
 
 
 def as_complex(value: Scalar) -> complex:

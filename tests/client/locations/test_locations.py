@@ -248,14 +248,14 @@ class TestCallers:
         nested(names, 2, "/opt/site-packages/" + 900 * "a" + ".py")
         run("f2()", "/home/" + 900 * "b" + ".py", names)
         (text,) = lines_of(session, "add")
-        assert len(text) <= frames.LONGEST
+        assert len(text) <= frames.MAX_LOCATION
         assert [line[-12:] for line in text.split(" <- ")] == [
             *(f"a.py:2 in f{n}"[-12:] for n in range(3)),
             ":1 in <module>"[-12:],
         ]
 
     def test_a_table_of_lines_is_bounded(self, make_session, monkeypatch):
-        monkeypatch.setattr(locations, "LIMIT", 20)
+        monkeypatch.setattr(locations, "MAX_SITES", 20)
         session = make_session()
         names = {"x": session.asarray([1.0])}
         nested(names, 0, LIBRARY)
@@ -372,7 +372,7 @@ class TestFiles:
         assert name is None or shown(file) == name
 
     def test_the_names_that_are_remembered_are_bounded(self, monkeypatch):
-        monkeypatch.setattr(frames, "FILES", 10)
+        monkeypatch.setattr(frames, "MAX_FILES", 10)
         owners = type(frames.OWNERS)()
         for number in range(100):
             assert owners[f"cell {number}"] is FrameOwner.PROGRAM
@@ -389,8 +389,8 @@ def test_lines_of_calls_and_of_programs_take_no_numbers_of_each_other(
     session: td.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Numbers are used again. What a routine was linked with long ago has its own lines still, and so has a call."""
-    monkeypatch.setattr(locations, "LIMIT", 4)
-    monkeypatch.setattr(locations, "NUMBERS", 16)
+    monkeypatch.setattr(locations, "MAX_SITES", 4)
+    monkeypatch.setattr(locations, "SITE_NUMBERS", 16)
     bad, made = session.asarray([[-1.0]]), Meta.of((1, 1), "float64")
     linked, lines = [], set()
     for number in range(30):
@@ -443,8 +443,8 @@ def line_of_failure(session: td.Session, routine: ProgramBinding) -> str:
 def test_lines_of_routines_that_live_stay_theirs_where_all_numbers_are_given_away(
     session: td.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locations, "TEXTS", 6)
-    monkeypatch.setattr(locations, "RETRY", 2)
+    monkeypatch.setattr(locations, "PROGRAM_LINE_NUMBERS", 6)
+    monkeypatch.setattr(locations, "RETRY_INTERVAL", 2)
     old = failing_at(session, *(f"old.py:{n}" for n in range(3)))
     short = [failing_at(session, f"short.py:{n}") for n in range(3)]
     late = failing_at(session, "late.py:1")

@@ -143,8 +143,8 @@ def test_asking_whether_it_is_ready_needs_no_credit(make_session, monkeypatch):
 def test_locations_are_bounded_on_both_sides(session, monkeypatch):
     from tensord.client.locations import locations
 
-    monkeypatch.setattr(locations, "LIMIT", 50)
-    monkeypatch.setattr(locations, "NUMBERS", 100)
+    monkeypatch.setattr(locations, "MAX_SITES", 50)
+    monkeypatch.setattr(locations, "SITE_NUMBERS", 100)
     x = session.asarray([1.0])
     for i in range(300):
         exec(compile("x + 1", f"cell {i}", "exec"), {"x": x})  # noqa: S102 - cells of a notebook

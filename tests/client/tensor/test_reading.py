@@ -52,7 +52,7 @@ def test_the_second_piece_brings_the_whole_and_the_others_nothing(session):
 
 
 def test_a_large_tensor_is_fetched_piece_by_piece(session):
-    x = session.asarray(np.zeros(reading.LIMIT // 8 + 1))
+    x = session.asarray(np.zeros(reading.MAX_WHOLE_BYTES // 8 + 1))
     with counted(session) as fetched:
         assert [x[i].item() for i in range(4)] == [0.0] * 4
     assert x._id not in fetched
@@ -159,7 +159,7 @@ def test_pieces_of_pieces_may_be_as_deep_as_one_likes(session):
     before = sum(isinstance(each, reading.TensorReading) for each in gc.get_objects())
     for _ in range(300):
         x = x[::-1]
-    assert sum(isinstance(each, reading.TensorReading) for each in gc.get_objects()) <= before + reading.DEEPEST
+    assert sum(isinstance(each, reading.TensorReading) for each in gc.get_objects()) <= before + reading.MAX_DEPTH
     assert x.numpy().tolist() == [0.0, 1.0, 2.0, 3.0]
     with counted(session) as fetched:
         assert [x[i].item() for i in range(4)] == [0.0, 1.0, 2.0, 3.0]
