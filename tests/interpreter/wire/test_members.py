@@ -55,7 +55,7 @@ def test_a_member_is_its_entry_and_back():
         ({"devices": [["node1/cpu:0"]]}, "devices of member node1"),
         ({"devices": ["cpu:0"]}, "devices of member node1"),
         ({"devices": ["node2/cpu:0"]}, "not its own"),
-        ({"devices": ["node1/cpu:0"] * 2}, "not its own, or twice"),
+        ({"devices": ["node1/cpu:0"] * 2}, "not its own, or occur twice"),
         ({"devices": [f"node1/cpu:{n % 1000}" for n in range(1025)]}, "devices of member node1"),
         ({"state": "dead"}, "state of member node1"),
         ({"state": ["up"]}, "state of member node1"),
