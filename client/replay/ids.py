@@ -13,7 +13,7 @@ NEW_ID_OFFSET: Final = 1 << 40  # added to the ids of tensors made while the rec
 
 
 class ReplayIds:
-    """The ids of one session. `newest`: its newest id when the recording began; `last`: the newest one in the replay."""
+    """The ids of one session. `newest`: its newest id when the recording began; `last`: the newest in the replay."""
 
     def __init__(self, newest: int) -> None:
         self.newest = newest
