@@ -47,7 +47,7 @@ class OpenBlocks:
         return block
 
     def let_go(self, block: OpenBlock) -> None:
-        """Take one user off, when neither the user nor the GPU needs the block; close the block after the last one."""
+        """End one use, which neither the user nor the GPU needs any more; close the block after the last use."""
         with self._lock:
             if self._blocks.get(block.key) is not block:
                 return  # a forked child

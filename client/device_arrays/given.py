@@ -50,7 +50,7 @@ def to_host(array: Any) -> np.ndarray[Any, Any]:
     return found
 
 
-def handed_over(array: Any) -> GpuPayload:
+def copy_with_event(array: Any) -> GpuPayload:
     """A copy of a CuPy array on its device, and the event that is reached when the copy is done."""
     cuda = cupy().cuda
     with cuda.Device(array.device.id):
@@ -60,7 +60,7 @@ def handed_over(array: Any) -> GpuPayload:
     return GpuPayload(copied, event)
 
 
-def complete(target: Any, array: Any) -> None:
+def copy_and_wait(target: Any, array: Any) -> None:
     """Copy a CuPy array into a flat array of as many elements, and wait until that is done."""
     cuda = cupy().cuda
     with cuda.Device(array.device.id):

@@ -63,10 +63,10 @@ def dlpack_device_of(outbox: Outbox, device: str) -> DLPackDevice:
 def lent(outbox: Outbox, id_: int, device: str) -> Any:
     """An array over the value of a tensor whose home is that device. Kernels that this thread later launches on CuPy's
     current stream see the complete value."""
-    return over(outbox, borrowed(outbox, id_, device))
+    return array_over(outbox, borrow(outbox, id_, device))
 
 
-def borrowed(outbox: Outbox, id_: int, device: str) -> Borrowed:
+def borrow(outbox: Outbox, id_: int, device: str) -> Borrowed:
     """Borrow the value; waits for the machine's answer."""
     number = outbox.transport.memory.gpu(device)
     if number is None:
@@ -90,7 +90,7 @@ def borrowed(outbox: Outbox, id_: int, device: str) -> Borrowed:
 def in_process(export: int, number: int, array: Any, event: Any) -> Borrowed:
     """A value in the memory of a machine in this process."""
     address = array.data.ptr if array.size else 0
-    return Borrowed(export, number, address, array.shape, array.dtype, array.strides, event, array, nothing)
+    return Borrowed(export, number, address, array.shape, array.dtype, array.strides, event, array, do_nothing)
 
 
 def from_daemon(outbox: Outbox, export: int, number: int, answer: Any) -> Borrowed:
@@ -101,16 +101,16 @@ def from_daemon(outbox: Outbox, export: int, number: int, answer: Any) -> Borrow
     except cupy().cuda.runtime.CUDARuntimeError as error:
         outbox.transport.memory.give_up_gpus()
         refuse(f"the daemon's memory cannot be opened in this process, perhaps in a container of its own ({error})")
-    return Borrowed(export, number, block.address, tuple(shape), dtype, None, None, block, partial(closed, block))
+    return Borrowed(export, number, block.address, tuple(shape), dtype, None, None, block, partial(close_block, block))
 
 
-def closed(block: OpenBlock) -> None:
+def close_block(block: OpenBlock) -> None:
     """Release a block. An error means a lost device, on which nothing is open any more."""
     with suppress(cupy().cuda.runtime.CUDARuntimeError):
         OPEN_BLOCKS.let_go(block)
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """Do nothing: there is nothing to close."""
 
 
@@ -118,7 +118,7 @@ def refuse(why: str) -> NoReturn:
     raise located(MetadataError(f"cupy: {why}; {INSTEAD}", op="cupy"))
 
 
-def over(outbox: Outbox, value: Borrowed, *, releases: bool = True) -> Any:
+def array_over(outbox: Outbox, value: Borrowed, *, releases: bool = True) -> Any:
     """A new array over a borrowed value; CuPy's current stream waits for the event.
 
     KernelError if the device turns out to be lost. `releases`: the value is released when the array is gone.
@@ -165,7 +165,7 @@ def capsule(outbox: Outbox, id_: int, device: str, stream: Any, options: dict[st
     """
     if stream is not None and (type(stream) is not int or stream < -1):
         raise located(MetadataBufferError("__dlpack__: stream must be None or the number of a stream", op="__dlpack__"))
-    value = borrowed(outbox, id_, device)
+    value = borrow(outbox, id_, device)
     cuda = cupy().cuda
     with cuda.Device(value.number):
         named = dict.fromkeys((None, -1, 0, 1), cuda.Stream.null)
@@ -173,7 +173,7 @@ def capsule(outbox: Outbox, id_: int, device: str, stream: Any, options: dict[st
             cuda.Stream.ptds if stream == 2 else cuda.ExternalStream(stream, value.number)
         )
         with consumers:
-            found = over(outbox, value)
+            found = array_over(outbox, value)
             if stream == -1:
                 consumers.synchronize()
             return found.__dlpack__(stream=stream, **options)

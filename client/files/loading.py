@@ -69,7 +69,7 @@ def loading_on(core: Core, wanted: LoadOptions, home: str) -> Steps[dict[str, Te
     if not outbox.transport.opens_files:
         return (yield from loading_there(core, wanted, home, location))
     try:
-        file, header, entries = yield LongWork(partial(described, wanted.path, wanted.names, raw=wanted.raw))
+        file, header, entries = yield LongWork(partial(described_file, wanted.path, wanted.names, raw=wanted.raw))
     except TensordError as error:
         raise located(error) from None
     with outbox.numbered() as number, forgetting(outbox, number):
@@ -78,10 +78,10 @@ def loading_on(core: Core, wanted: LoadOptions, home: str) -> Steps[dict[str, Te
             entry.name: encode_entry(entry) if isinstance(entry.meta, Meta) else (entry.name, entry.error)
             for entry in entries
         }
-        return defined(core, Load(number, (), (), home, wanted.own, wanted.digest, location), records)
+        return define_tensors(core, Load(number, (), (), home, wanted.own, wanted.digest, location), records)
 
 
-def described(
+def described_file(
     path: str | os.PathLike[str], names: Iterable[str] | None, *, raw: bool
 ) -> tuple[OpenFile, FileHeader, list[TensorEntry]]:
     """A file on this process's host, its header, and the entries of those names."""
@@ -118,7 +118,7 @@ def loading_there(core: Core, wanted: LoadOptions, home: str, location: int) -> 
         if missing := [name for name in keys if name not in there]:
             raise located(MetadataKeyError(f"{where}: has no tensor {missing[0]!r} (it has: {some_of(there)})"))
         records = {name: there[name] for name in keys}
-        return defined(core, Load(number, (), (), home, wanted.own, wanted.digest, location), records)
+        return define_tensors(core, Load(number, (), (), home, wanted.own, wanted.digest, location), records)
 
 
 def chosen(header: FileHeader, names: Iterable[str] | None) -> list[TensorEntry]:
@@ -134,19 +134,19 @@ def chosen(header: FileHeader, names: Iterable[str] | None) -> list[TensorEntry]
 
 
 def announcing(outbox: Outbox, number: int, file: OpenFile, name: str) -> Steps[None]:
-    """Make the machine open the file, and check that it is the described file."""
+    """Make the machine open the file, and check that it is the file that was described."""
     reply = outbox.ask(lambda request, _: File(number, (file.fd, name), request), located=False)
-    reply.when_done(partial(keep, file))  # keeps the descriptor open, even if the wait is interrupted
+    reply.when_done(partial(hold_open, file))  # keeps the descriptor open, even if the wait is interrupted
     there = Identity(*(yield reply))
     if there != file.identity:
         raise located(file.failed("has changed while it was loaded; load it again"))
 
 
-def keep(_file: OpenFile) -> None:
+def hold_open(_file: OpenFile) -> None:
     """Do nothing: the reference to the file is all that is needed."""
 
 
-def defined(core: Core, load: Load, records: Mapping[str, Any]) -> dict[str, Tensor]:
+def define_tensors(core: Core, load: Load, records: Mapping[str, Any]) -> dict[str, Tensor]:
     """Define tensors as the message says, from entries in wire form."""
     outbox = core.outbox
     found: dict[str, Tensor] = {}

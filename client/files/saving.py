@@ -49,10 +49,10 @@ from ..waiting.steps import LongWork, Steps
 from .loading import machine_of
 from .savings import COMMITS, LOG, UNFINISHED, FileWriting, SaveTarget, Savings
 
-WAYS_OUT: Final = "save where it runs, over ipc, or fetch the values and write them here"
+REMEDY: Final = "save where it runs, over ipc, or fetch the values and write them here"
 
 
-class Begun(NamedTuple):
+class BegunFile(NamedTuple):
     """A file with its header, next to its final path; and a descriptor of the directory."""
 
     path: Path
@@ -74,7 +74,7 @@ class Begun(NamedTuple):
 class Saving(FileWriting):
     """A file that is being saved. `path`: its final path."""
 
-    def __init__(self, file: Begun, outbox: Outbox, reply: Reply, keep: Callable[[Saving], None]) -> None:
+    def __init__(self, file: BegunFile, outbox: Outbox, reply: Reply, keep: Callable[[Saving], None]) -> None:
         super().__init__(outbox, reply)
         self.path = file.path
         self._file = file
@@ -179,14 +179,14 @@ def saving(
         raise located(MetadataTypeError(f"save: names must be strings, not {strange[0]!r}"))
     owned = {name: on_one_device(own(core, tensor)) for name, tensor in tensors.items()}
     if not outbox.transport.opens_files:
-        raise located(MetadataError(f"save: {machine_of(core)} cannot open this process's files; {WAYS_OUT}"))
+        raise located(MetadataError(f"save: {machine_of(core)} cannot open this process's files; {REMEDY}"))
     location = outbox.locations.issued()
     for tensor in owned.values():
         if tensor._meta is None:
             learn(tensor, (yield core.answers.ask_ready(tensor)))
     metas = {name: tensor._known_meta() for name, tensor in owned.items()}
     try:
-        file = yield LongWork(partial(begun, path, metas, metadata), Begun.give_up)
+        file = yield LongWork(partial(begin_file, path, metas, metadata), BegunFile.give_up)
     except TensordError as error:
         raise located(error) from None
     with ExitStack() as undo:
@@ -196,7 +196,9 @@ def saving(
     return Saving(file, outbox, reply, partial(savings.add, core=core))
 
 
-def begun(path: str | os.PathLike[str], metas: Mapping[str, Meta], metadata: Mapping[str, str] | None) -> Begun:
+def begin_file(
+    path: str | os.PathLike[str], metas: Mapping[str, Meta], metadata: Mapping[str, str] | None
+) -> BegunFile:
     """A file with its header, next to its final path; and a descriptor of the directory."""
     try:
         where = Path(path)
@@ -212,10 +214,10 @@ def begun(path: str | os.PathLike[str], metas: Mapping[str, Meta], metadata: Map
         except (TypeError, AttributeError) as error:
             raise metadata_error(error, f"save: {error}", "save") from None
         undo.pop_all()
-    return Begun(where, writer, folder)
+    return BegunFile(where, writer, folder)
 
 
-def issue(outbox: Outbox, file: Begun, tensors: Mapping[str, Tensor], location: int) -> Reply:
+def issue(outbox: Outbox, file: BegunFile, tensors: Mapping[str, Tensor], location: int) -> Reply:
     """Make the machine write the values to the file. Does not wait: the answer to the last message has the first
     error."""
     writer, shown = file.writer, printable(str(file.path))  # the machine's errors show the whole path, too
@@ -231,11 +233,11 @@ def issue(outbox: Outbox, file: Begun, tensors: Mapping[str, Tensor], location: 
 def announce(outbox: Outbox, number: int, fd: int, shown: str) -> None:
     """Make the machine open the file, by a descriptor of its own that stays open until then."""
     try:
-        mine = os.dup(fd)
+        own_fd = os.dup(fd)  # stays open until the machine has opened it
     except OSError as error:
         raise located(FileError(f"{shown}: cannot be saved: {error.strerror}")) from None
     with ExitStack() as undo:
-        undo.callback(os.close, mine)
-        opened = outbox.ask(lambda request, _: File(number, (mine, shown), request, writes=True), located=False)
+        undo.callback(os.close, own_fd)
+        opened = outbox.ask(lambda request, _: File(number, (own_fd, shown), request, writes=True), located=False)
         undo.pop_all()
-    opened.when_done(partial(os.close, mine))
+    opened.when_done(partial(os.close, own_fd))

@@ -21,7 +21,7 @@ from ..process.forks import FORKS
 from ..requests.printing import EXIT
 from ..transport.replies import Reply
 
-PATIENCE: Final = 5.0  # seconds after which the end of a session logs what it waits for
+PATIENCE: Final = 5.0  # seconds after which the end of a session logs the writes for which it waits
 LOG: Final = logging.getLogger("tensord.client")
 UNFINISHED: Final[dict[object, object]] = {}  # unfinished writes, with their sessions
 FORKS.child_resets.append(UNFINISHED.clear)  # in a forked child they belong to the parent

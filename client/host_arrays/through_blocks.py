@@ -14,8 +14,8 @@ from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta
 from ..calls.by_name import call
 from ..core.core import Core
-from ..device_arrays.given import complete
-from ..device_arrays.lent import borrowed, over
+from ..device_arrays.given import copy_and_wait
+from ..device_arrays.lent import array_over, borrow
 from ..tensor.tensor import Tensor
 
 MIN_BLOCK_BYTES: Final = 1 << 20  # bytes from which a block is faster than a copy through the host
@@ -29,13 +29,13 @@ def through_block(core: Core, array: Any, meta: Meta, home: str) -> Tensor | Non
     flat = Meta.of((meta.size,), meta.dtype)
     (empty,) = call(core, "empty", (), {"shape": flat.shape, "dtype": flat.dtype.name}, device=home)
     try:
-        block = borrowed(outbox, empty._id, home)
+        block = borrow(outbox, empty._id, home)
     except TensordError:  # no memory, no share of it, no handles: copy through the host
         return None
     filled = Tensor(core, block.export, flat, home)
     try:
-        target = over(outbox, block)
-        complete(target, array)
+        target = array_over(outbox, block)
+        copy_and_wait(target, array)
         (copied,) = call(core, "concat", [filled], {"axis": 0})
         return copied.reshape(meta.shape)
     finally:

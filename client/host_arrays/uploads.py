@@ -19,7 +19,7 @@ from ...interpreter.wire.gpu_payload import GpuPayload
 from ...interpreter.wire.messages import Upload, encode_message
 from ..calls.checks import Device, home_of, own
 from ..core.core import Core
-from ..device_arrays.given import handed_over, is_on_gpu, on_gpu, to_host
+from ..device_arrays.given import copy_with_event, is_on_gpu, on_gpu, to_host
 from ..locations.locations import located
 from ..outbox.current import capture_of
 from ..tensor.operators import GLOBALS, SCALARS
@@ -57,7 +57,7 @@ def upload_on_device(core: Core, array: Any, home: str, dtype: Any) -> Tensor:
         filled = through_block(core, array, meta, home)
         made = upload(core, to_host(array), home, None) if filled is None else filled
     else:
-        made = send_upload(core, meta, home, handed_over(array))
+        made = send_upload(core, meta, home, copy_with_event(array))
     return made if dtype is None or np.dtype(dtype) == meta.dtype else made.astype(dtype)
 
 

@@ -15,7 +15,7 @@ from ...interpreter.recordings.writer import RecordingWriter
 from ...interpreter.wire.locations import line_of
 from ...interpreter.wire.messages import Fetch, Location, Publish, Release, Upload
 
-WHY: Final = "left out (--without)"
+REASON: Final = "left out (--without)"
 
 
 class LeftOut:
@@ -46,7 +46,7 @@ class LeftOut:
         elif kind == IMPORT:
             self._asked[entry[1], entry[5]] = (entry[1], entry[3])
         elif kind == ANSWER and (tensor := self._asked.pop((entry[1], entry[2]), None)) is not None:
-            self._has(tensor, entry[3])
+            self._note_value(tensor, entry[3])
 
     def _message(self, session: int, message: Any, values: Iterator[int]) -> None:
         kind = type(message)
@@ -57,7 +57,7 @@ class LeftOut:
             line = self._lines.get((session, line_of(message.location)), "")
             if self._matches(line.partition(" in ")[0].rpartition("/")[2]):
                 self._names.add(tensor)
-            self._has(tensor, next(values, 0))
+            self._note_value(tensor, next(values, 0))
         elif kind is Fetch:
             self._asked[session, message.request] = (session, message.id)
         elif kind is Release:
@@ -74,7 +74,7 @@ class LeftOut:
     def _matches(self, text: str) -> bool:
         return any(fnmatchcase(text, pattern) for pattern in self.patterns)
 
-    def _has(self, tensor: tuple[int, int], number: int) -> None:
+    def _note_value(self, tensor: tuple[int, int], number: int) -> None:
         """Note that a tensor has that value."""
         if tensor in self._names:
             self._blank(number)
@@ -84,4 +84,4 @@ class LeftOut:
     def _blank(self, number: int) -> None:
         if number in self._pieces:
             self.count += 1
-            self.writer.blank(number, WHY, self._pieces.pop(number))
+            self.writer.blank(number, REASON, self._pieces.pop(number))

@@ -15,10 +15,10 @@ from ...interpreter.recordings.entries import LOST, NOTE, PIECE, VALUE, decode_e
 from ...interpreter.recordings.writer import RecordingWriter
 from .left_out import LeftOut
 
-LIMIT: Final = 1 << 30  # bytes of a file
+DEFAULT_LIMIT: Final = 1 << 30  # bytes of a recording
 PATIENCE: Final = 5.0  # seconds without a new entry, at the end, for values that are still being computed
 _PAUSE: Final = 0.02
-_BOUND: Final = 1 << 30  # bytes of values that may wait in the machine
+_MAX_WAITING_BYTES: Final = 1 << 30  # bytes of values that may wait in the machine
 
 Query = Callable[..., Any]
 
@@ -30,17 +30,23 @@ class ValueRecorder:
     """
 
     def __init__(
-        self, query: Query, path: str | Path, sessions: Sequence[int] = (), *, limit: int = LIMIT, without: Any = ()
+        self,
+        query: Query,
+        path: str | Path,
+        sessions: Sequence[int] = (),
+        *,
+        limit: int = DEFAULT_LIMIT,
+        without: Any = (),
     ) -> None:
         if limit < 1:
             raise MetadataError(f"the limit of a recording is a number of bytes, not {limit}")
         self.query = query
         self.limit = limit
-        self.full = self.over = False
+        self.full = self.completed = False
         self.noted_lost = 0
         self._dropped = False  # the next pieces belong to a dropped value
         self.values = 0
-        about = query("record", list(sessions), _BOUND)
+        about = query("record", list(sessions), _MAX_WAITING_BYTES)
         try:
             head = {"devices": list(about["devices"]), "tensord": about["version"], "without": list(without)}
             self.file = RecordingWriter(path, head)
@@ -116,9 +122,9 @@ class ValueRecorder:
 
     def complete(self, trace: IO[bytes] | None = None) -> None:
         """Complete the file with its present contents. A machine that has ended is not asked any more."""
-        if self.over:
+        if self.completed:
             return
-        self.over = True
+        self.completed = True
         try:
             if trace is not None:
                 self.file.add_trace(trace)

@@ -1,4 +1,4 @@
-"""Finds attributes and modules that code accesses by computed names, from its instructions.
+"""Finds the places where code accesses attributes and modules by computed names, from its instructions.
 
 `getattr(net, "rate")` names an attribute as `net.rate` does. `getattr(net, name)` may read any attribute of any object
 `net`; so may `vars(net)`, a format that is no literal, and `getattr` itself if it is passed on as a value. Code with
@@ -49,7 +49,7 @@ PATHS: Final = frozenset(("getattr", "hasattr", "vars"))  # their object is the 
 FORMATS: Final = frozenset(("format", "format_map"))
 MODULES: Final = frozenset(("modules", "__import__"))
 # Names that lead to names and values of functions and frames, which no guard can look up.
-FRAMES: Final = frozenset(
+FRAME_NAMES: Final = frozenset(
     ("__globals__", "f_globals", "f_locals", "f_builtins", "gi_frame", "cr_frame", "ag_frame", "tb_frame")
 )
 
@@ -78,7 +78,7 @@ def read_apart(code: Iterable[Instruction]) -> Iterator[Instruction]:
             yield each
 
 
-def asking(code: Sequence[Instruction]) -> Iterator[ComputedAccess]:
+def computed_accesses(code: Sequence[Instruction]) -> Iterator[ComputedAccess]:
     """The accesses to attributes that the code does not name."""
     for n, each in enumerate(code):
         if each.opname in _LOADS and is_asking(code, n, str(each.argval)):
@@ -109,7 +109,7 @@ def is_asking(code: Sequence[Instruction], n: int, name: str) -> bool:
     return name in WHOLE or (name in LISTED and code[n].opname in _NAMES)
 
 
-def asking_for_modules(code: Sequence[Instruction]) -> Iterator[Instruction]:
+def module_accesses(code: Sequence[Instruction]) -> Iterator[Instruction]:
     """The instructions that ask for modules which the code does not name."""
     for n, each in enumerate(code):
         if each.opname not in _LOADS or each.argval not in MODULES:
@@ -161,13 +161,13 @@ def call_of(code: Sequence[Instruction], n: int) -> BytecodeCall | None:
             # Each argument has to begin with a load, instead of a computation from the argument before it.
             pushed = all(some and some[0].opname.startswith(_PUSHES) for some in found)
             return BytecodeCall(found, each.offset) if len(found) == depth and pushed else None
-        depth = after(depth, each, found)
+        depth = depth_after(depth, each, found)
         if depth < 1:
             return None
     return None
 
 
-def after(depth: int, instruction: Instruction, found: list[list[Instruction]]) -> int:
+def depth_after(depth: int, instruction: Instruction, found: list[list[Instruction]]) -> int:
     """The depth of the stack after an instruction, which is added to its argument in `found`."""
     if instruction.opname == "CALL":  # PRECALL counts with it
         effect = -1 - (instruction.arg or 0)

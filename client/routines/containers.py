@@ -16,15 +16,15 @@ from typing import Any, Final
 import numpy as np
 
 from ..capture.structure import is_named, joined, members
-from .contents import BYTES, Bytes, ContainerContents
+from .contents import MAX_COMPARED_BYTES, Bytes, ContainerContents
 from .functions import look_at_modules
-from .guard_checks import GONE, MISSING, TEXTS, found_or_missing
+from .guard_checks import LOOKUP_ERRORS, MISSING, TEXTS, found_or_missing
 from .kinds import is_program_class, parts_of
 from .names import texts_in
 from .objects import look_at_object
 from .search import Search
 
-FEW: Final = 32  # the most items of a dict that get guards of their own
+MAX_GUARDED_ITEMS: Final = 32  # the most items of a dict that get guards of their own
 SEQUENCES: Final = (list, tuple, set, frozenset, deque)
 
 
@@ -39,7 +39,7 @@ def look_at_dict(search: Search, value: Any, name: str) -> None:
     kind = next(each for each in (OrderedDict, dict, MappingProxyType) if isinstance(value, each))
     items: Any = kind  # not the methods of a class of its own
     found = list(items.items(value))
-    if len(found) > FEW:
+    if len(found) > MAX_GUARDED_ITEMS:
         search.state(ContainerContents(value, lambda: (*items.keys(value), *items.values(value))), name)
         for key, each in found:
             search.follow(each, joined(name, key))
@@ -92,11 +92,11 @@ def look_at_array(search: Search, value: Any, name: str) -> None:
 def look_at_buffer(search: Search, value: Any, name: str) -> None:
     try:
         size = value.nbytes if isinstance(value, np.ndarray | np.void) else memoryview(value).nbytes
-        if size > BYTES:
-            search.refuse(name, f"has more than {BYTES >> 20} MiB, too many to compare before each run")
+        if size > MAX_COMPARED_BYTES:
+            search.refuse(name, f"has more than {MAX_COMPARED_BYTES >> 20} MiB, too many to compare before each run")
         else:
             search.state(Bytes(value), name)
-    except GONE:  # closed, or without readable bytes
+    except LOOKUP_ERRORS:  # closed, or without readable bytes
         search.refuse(name)
     if not isinstance(value, np.ndarray) and is_program_class(type(value)):
         look_at_object(search, value, name)

@@ -13,9 +13,9 @@ import numpy as np
 
 from .guard_checks import TEXTS, alike, reference
 
-BYTES: Final = 1 << 24  # of a buffer whose contents are compared
-SMALL: Final = 1 << 12  # bytes: copying so few is faster than NumPy's comparison
-BLOCK: Final = 1 << 16  # bytes compared at once, which stay in the processor's cache
+MAX_COMPARED_BYTES: Final = 1 << 24  # a larger buffer is refused
+MAX_COPIED_BYTES: Final = 1 << 12  # copying so few bytes is faster than NumPy's comparison
+BLOCK_BYTES: Final = 1 << 16  # bytes compared at once, which stay in the processor's cache
 _ATTRIBUTE: Final[Any] = object.__getattribute__
 _ITS_DICT: Final = attrgetter("__dict__")
 _WORDS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -53,7 +53,7 @@ class Bytes:
         self._buffer = buffer
         self._form = form_of(buffer)
         found = array_of(buffer)
-        self._small = found.tobytes() if found.nbytes <= SMALL else None
+        self._small = found.tobytes() if found.nbytes <= MAX_COPIED_BYTES else None
         self._before = words(np.array(found, order="C", copy=True))
 
     def __call__(self, _key: Any) -> bool:
@@ -97,7 +97,7 @@ def equal(found: np.ndarray[Any, Any], before: np.ndarray[Any, Any]) -> bool:
     """Return whether these are the same integers. Compared in blocks, so that little other memory is touched."""
     if found.ndim != 1 or found.dtype != before.dtype:
         return bool(np.array_equal(found, before.view(found.dtype).reshape(found.shape)))
-    step = BLOCK // found.itemsize
+    step = BLOCK_BYTES // found.itemsize
     return all(
         bool((found[start : start + step] == before[start : start + step]).all())
         for start in range(0, found.size, step)
@@ -105,7 +105,7 @@ def equal(found: np.ndarray[Any, Any], before: np.ndarray[Any, Any]) -> bool:
 
 
 class Clearings:
-    """How often a cache was cleared, as far as its counts show at each check: they start anew then."""
+    """Counts the clearings of a cache: each sets the cache's own counts back, which shows at the next check."""
 
     __slots__ = ("_hits", "_misses", "count")
 

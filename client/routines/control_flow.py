@@ -237,7 +237,7 @@ def state_of(args: Sequence[Any]) -> Any:
 
 
 def as_state(value: Any, count: int) -> Any:
-    """The result of a body, likewise."""
+    """The result of a body in the same form: a tuple of several values, even if the body returns a list."""
     return tuple(value) if count > 1 and isinstance(value, list) else value
 
 

@@ -1,8 +1,9 @@
 """A routine's captures: entries, found by the kind of a call and by the state that a capture depends on.
 
 They are looked up by the arguments' key (`structure`); then by the values of the numbers that are *fixed* for that key,
-because a capture has read them; then by the guards. A routine has up to `MOST` entries; the least recently used one is
-dropped. Tables are replaced, never changed, so calls look them up without the lock that captures hold to add to them.
+because a capture has read them; then by the guards. A routine has up to `MAX_ENTRIES` entries; the least recently used
+one is dropped. Tables are replaced, never changed, so calls look them up without the lock that captures hold to add to
+them.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from ..linking.linked import ProgramBinding
     from .guards import Guards
 
-MOST: Final = 64  # entries of a routine
-OUTSIDES: Final = 4  # of those, for the same kind of arguments: they differ in their guards
+MAX_ENTRIES: Final = 64  # entries of a routine
+MAX_ENTRIES_PER_KIND: Final = 4  # with equal fixed numbers: they differ in their guards
 _NOW: Final = count()  # a clock: later uses have higher numbers
 
 
@@ -118,7 +119,7 @@ class Entries:
             known = self._variants.get(key)
             before = () if known is None else tuple(each for some in known.entries.values() for each in some)
             self._variants[key] = arranged(positions, (entry, *before))
-            while len(self) > MOST:
+            while len(self) > MAX_ENTRIES:
                 oldest = min(self._all(), key=lambda each: each.used)
                 self._keep(lambda each, oldest=oldest: each is not oldest)  # type: ignore[misc]
 
@@ -141,7 +142,7 @@ def arranged(fixed: tuple[int, ...], entries: Sequence[CacheEntry]) -> Variants:
     found: dict[tuple[Any, ...], tuple[CacheEntry, ...]] = {}
     for entry in entries:
         which = values_at(fixed, entry.numbers)
-        found[which] = (*found.get(which, ()), entry)[:OUTSIDES]
+        found[which] = (*found.get(which, ()), entry)[:MAX_ENTRIES_PER_KIND]
     return Variants(fixed, found)
 
 

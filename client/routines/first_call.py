@@ -1,4 +1,7 @@
-"""A call of a new kind: the function is captured, linked, and kept for later calls."""
+"""A call of a new kind: the function is captured, linked, and kept for later calls.
+
+Nothing is issued if the capture fails. A routine that is captured again and again warns once, and says why.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +22,23 @@ from ..linking.linked import Bindings, ProgramBinding
 from ..locations.frames import warn
 from ..tensor.tensor import Tensor
 from .entries import CacheEntry, CallForm, Entries
-from .guards import Guards, behind
+from .guards import Guards, behind_arguments
 from .symbols import Symbols, parameter_names
 from .watch import Watch
 
-MANY: Final = 8  # captures after which a routine warns
-SHOWN: Final = 3  # differences
+CAPTURES_BEFORE_WARNING: Final = 8  # captures after which a routine warns
+MAX_SHOWN: Final = 3  # differences that a warning names
 
 
-class CaptureLook(NamedTuple):
-    """The kind of a captured call: the part of the key of each argument, by name; and the fixed numbers."""
+class CallKind(NamedTuple):
+    """The kind of a captured call: by name, each argument's part of the key, and each fixed number."""
 
     arguments: Mapping[str, Any]
     fixed: Mapping[str, tuple[Any, str | None]]  # value, and the line that has read it
     surroundings: tuple[int, int]  # session and handler
 
 
-def differences(before: CaptureLook, now: CaptureLook, outside: str | None) -> str:
+def differences(before: CallKind, now: CallKind, outside: str | None) -> str:
     """The differences in words; "" if there are none. `outside`: the first global or cell that has changed."""
     found = []
     for name in dict.fromkeys((*before.arguments, *now.arguments)):
@@ -50,11 +53,11 @@ def differences(before: CaptureLook, now: CaptureLook, outside: str | None) -> s
         found.append(f"{outside}, which is not an argument, has changed")
     if before.surroundings != now.surroundings:
         found.append("the session or its handler has changed")
-    return "; ".join(found[:SHOWN])
+    return "; ".join(found[:MAX_SHOWN])
 
 
 def described(part: Any) -> str:
-    """A part of the key, in words."""
+    """An argument's part of the key, in words."""
     if part is None:
         return "not there"
     if isinstance(part, tuple) and part and isinstance(part[0], Meta):
@@ -69,7 +72,7 @@ class RecordedCapture:
     """A successful capture: the program, and what a run of it needs."""
 
     def __init__(
-        self, capture: Capture, results: CapturedResults, guards: Guards, leaves: Sequence[int], look: CaptureLook
+        self, capture: Capture, results: CapturedResults, guards: Guards, leaves: Sequence[int], look: CallKind
     ) -> None:
         self.capture = capture
         self.program = capture.finish(results.variables)
@@ -91,16 +94,16 @@ class Captures:
         self.name: str = getattr(function, "__qualname__", "")
         self.count = 0
         self._kinds = 0
-        self._last: tuple[CaptureLook, Guards] | None = None  # of the newest capture
+        self._last: tuple[CallKind, Guards] | None = None  # of the newest capture
         self._warned = False
 
-    def note(self, recorded: RecordedCapture, *, new: bool) -> tuple[CaptureLook, Guards] | None:
+    def note(self, recorded: RecordedCapture, *, new: bool) -> tuple[CallKind, Guards] | None:
         """Keep the newest kind and guards; returns the former ones if there have been too many captures."""
         self._kinds += new
         before, self._last = self._last, (recorded.look, recorded.guards)
-        return before if self._kinds > MANY else None
+        return before if self._kinds > CAPTURES_BEFORE_WARNING else None
 
-    def warn(self, before: tuple[CaptureLook, Guards], recorded: RecordedCapture) -> None:
+    def warn(self, before: tuple[CallKind, Guards], recorded: RecordedCapture) -> None:
         """Warn once about repeated captures, if the last two differ."""
         if self._warned:
             return
@@ -161,7 +164,7 @@ class FirstCall(NamedTuple):
         captures, function = self.captures, self.captures.function
         names = parameter_names(function, len(self.args))
         arguments = (*zip(names, self.args, strict=True), *self.kwargs.items())
-        guards = Guards(function, behind(arguments), captures.constants)
+        guards = Guards(function, behind_arguments(arguments), captures.constants)
         watch = Watch(guards)
         capture = Capture(self.core, guards.tensors)
         symbols = Symbols(capture, fixed.union(captures.entries.fixed(self.key)))
@@ -175,7 +178,7 @@ class FirstCall(NamedTuple):
         finally:
             capture.end()
         watch.settle()
-        look = CaptureLook(symbols.look, symbols.fixed(), self.key[:2])
+        look = CallKind(symbols.look, symbols.fixed(), self.key[:2])
         return RecordedCapture(capture, results, guards, symbols.leaves, look)
 
     def _linked(self, recorded: RecordedCapture) -> CacheEntry:

@@ -1,4 +1,7 @@
-"""How a search looks into functions, their code, and modules."""
+"""How the search for what a function may read (`search`) examines functions, their code, and modules.
+
+Only code that did run counts, if that is known. Of a module, the names that the code uses count.
+"""
 
 from __future__ import annotations
 

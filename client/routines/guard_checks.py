@@ -24,17 +24,17 @@ from ..tensor.operators import SCALARS
 
 TEXTS: Final = frozenset((str, bytes, type(None)))
 VALUES: Final = SCALARS | TEXTS  # compared by type and value
-BY_PYTHON: Final = frozenset(
+ADDED_BY_PYTHON: Final = frozenset(
     ("__slotnames__", "__annotations__", "__annotations_cache__")
 )  # added to a class when first needed
-# The errors of a look-up if the object is gone, or another thread changes it.
-GONE: Final = (LookupError, AttributeError, ValueError, TypeError, RuntimeError, ReferenceError, BufferError)
+# A look-up raises one of these if the object is gone, or another thread changes it.
+LOOKUP_ERRORS: Final = (LookupError, AttributeError, ValueError, TypeError, RuntimeError, ReferenceError, BufferError)
 
 Guard: TypeAlias = tuple[Callable[[Any], Any], Any, Any]
 
 
 class Missing:
-    """The value found where nothing is."""
+    """The result of a look-up that finds nothing."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -67,7 +67,7 @@ def holds(
     get, key, expected = guard
     try:
         found = get(key)
-    except GONE:
+    except LOOKUP_ERRORS:
         return False
     return bool(is_alike(found, expected))
 
@@ -97,7 +97,7 @@ def found_or_missing(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def look(key: Any) -> Any:
         try:
             return get(key)
-        except GONE:
+        except LOOKUP_ERRORS:
             return MISSING
 
     look.identity = identity(get, None)[:-1]  # type: ignore[attr-defined]
@@ -127,7 +127,7 @@ class IdentityGuards:
         self._others = [guard for guard, _ in self._found if not is_item(guard)]
 
     def hold(self) -> bool:
-        """Return whether no guard fails. May raise one of `GONE`."""
+        """Return whether no guard fails. May raise one of `LOOKUP_ERRORS`."""
         if not all(map(is_, map(getitem, self._dicts, self._keys), self._values)) and not alike(
             list(map(getitem, self._dicts, self._keys)), self._values
         ):
@@ -163,7 +163,7 @@ class Shapes:
         self._others = [guard for guard, _ in self._found if guard[0] is not tuple]
 
     def hold(self) -> bool:
-        """Return whether everything is unchanged. Raises one of `GONE` if an object is gone."""
+        """Return whether everything is unchanged. Raises one of `LOOKUP_ERRORS` if an object is gone."""
         if list(map(len, self._dicts)) != self._sizes or list(chain.from_iterable(self._dicts)) != self._names:
             return False
         for position, (get, key, expected) in enumerate(self._others):
@@ -177,7 +177,7 @@ class Shapes:
     def _has_grown(self, found: Any) -> bool:
         """Return whether the class has gained only names that Python itself adds (`__slotnames__`)."""
         before = self._classes.get(id(found))
-        if before is None or not before ^ found.keys() <= BY_PYTHON:
+        if before is None or not before ^ found.keys() <= ADDED_BY_PYTHON:
             return False
         self._classes[id(found)] = frozenset(found)
         return True

@@ -25,17 +25,17 @@ from ..locations.locations import located
 from ..tensor.tensor import Tensor
 from .contents import Kinds
 from .functions import Code, Extra
-from .guard_checks import GONE, VALUES, Guard, IdentityGuards, Shapes, reference
+from .guard_checks import LOOKUP_ERRORS, VALUES, Guard, IdentityGuards, Shapes, reference
 from .looks import look_at
-from .search import MOST, Search, TooMany
+from .search import MAX_GUARDS, Search, TooManyGuards
 
-PLAIN: Final = (dict, list, tuple, slice)
+PLAIN_CONTAINERS: Final = (dict, list, tuple, slice)
 REMEDY: Final = 'pass it as an argument, or name it as a constant: routine(constants=["{}"])'
 
 
 class Guards:
     """The state that a function depends on besides its arguments. `behind`: objects behind the arguments, with names
-    (`behind`). `tensors`: names of tensors by id(); `constants`: the constants of the user that were found."""
+    (`behind_arguments`). `tensors`: names of tensors by id(); `constants`: the user's constants that were found."""
 
     def __init__(
         self, function: Any, behind: Iterable[tuple[Any, str]] = (), constants: frozenset[str] = frozenset()
@@ -68,10 +68,11 @@ class Guards:
         search.ask(self._asked)
         try:
             search.run((*self._roots, *((each, "") for each in self._late.values()), *reached))
-        except TooMany as error:
+        except TooManyGuards as error:
             asked = f", since {search.asked} may read any attribute" if search.asked else ""
+            name = error.name or "the function"
             raise refusal(
-                f"{error.name or 'the function'} leads to more than {MOST} objects outside of the arguments{asked}, "
+                f"{name} leads to more than {MAX_GUARDS} objects outside of the arguments{asked}, "
                 "and a run must check all of them",
                 error.name.partition(".")[0],
             ) from None
@@ -149,7 +150,7 @@ class Guards:
         """Return whether everything is unchanged."""
         try:
             return self._identity_guards.hold() and self._shapes.hold()
-        except GONE:
+        except LOOKUP_ERRORS:
             return False
 
     def broken(self) -> str | None:
@@ -172,7 +173,7 @@ def refusal(what: str, name: str) -> CaptureError:
     return located(CaptureError(f"{what}: {REMEDY.format(name)}"))
 
 
-def behind(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[Any, str]]:
+def behind_arguments(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[Any, str]]:
     """Objects that a function may reach through its arguments and that the call's key does not cover, with names: other
     objects, the classes of containers, and attributes that are no members."""
     for name, value in arguments:
@@ -182,9 +183,9 @@ def behind(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[Any, str]]:
         if found is None:
             yield value, name
             continue
-        yield from behind((joined(name, key), each) for key, each in found)
+        yield from behind_arguments((joined(name, key), each) for key, each in found)
         kind = type(value)
-        if kind not in PLAIN:
+        if kind not in PLAIN_CONTAINERS:
             yield kind, kind.__name__
             fields = {key for key, _ in found} if not isinstance(value, dict | list) else ()
             yield Extra(tuple(key for key in getattr(value, "__dict__", ()) if key not in fields)), name

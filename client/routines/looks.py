@@ -42,7 +42,7 @@ from .search import Look, Search
 
 _METHODS: Final = (MethodType, staticmethod, classmethod, property)
 _PARTS: Final = (*_METHODS, partial, GenericAlias, weakref.finalize, *VIEWS, *PROXIES)
-# In this order. An instance of none of these classes is a plain object.
+# Examined in this order. An instance of none of these classes is a plain object.
 LOOKS: Final[tuple[tuple[Any, Look], ...]] = (
     ((Code, Extra), lambda search, value, name: value.look(search, name)),
     (FunctionType, look_at_function),

@@ -17,9 +17,9 @@ from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
 from ..locations.frames import OWNERS, PROGRAM
-from .computed import FRAMES, SELF_ASKING, asking, asking_for_modules, read_apart
+from .computed import FRAME_NAMES, SELF_ASKING, computed_accesses, module_accesses, read_apart
 
-KNOWN: Final = 1024  # code objects whose names are cached
+MAX_CACHED_CODES: Final = 1024  # code objects whose names are cached
 _HAS_NAME: Final = frozenset(dis.hasname)
 _CELLS: Final = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF", "DELETE_DEREF")
 _ALL_CELLS: Final = frozenset(("locals", "vars", "dir", "eval", "exec"))  # functions that may read all variables
@@ -69,11 +69,11 @@ class CodeNames(NamedTuple):
     bare: frozenset[tuple[str, str]]
 
 
-@lru_cache(maxsize=KNOWN)
+@lru_cache(maxsize=MAX_CACHED_CODES)
 def names_of(code: CodeType) -> CodeNames:
     """The names that the code itself reads."""
     found = list(read_apart(dis.get_instructions(code)))
-    asked = list(asking(found))
+    asked = list(computed_accesses(found))
     read = frozenset(read_in(found))
     texts = frozenset(texts_in(code.co_consts))
     return CodeNames(
@@ -82,8 +82,8 @@ def names_of(code: CodeType) -> CodeNames:
         tuple(dict.fromkeys(imported(found))),
         frozenset(code.co_freevars if read & _ALL_CELLS else (each.argval for each in found if each.opname in _CELLS)),
         (*expressions(code, (each.offset for each in asked if not each.path)), *texts & SELF_ASKING),
-        expressions(code, (each.offset for each in asking_for_modules(found))),
-        expressions(code, (each.offset for each in found if each.opcode in _HAS_NAME and each.argval in FRAMES)),
+        expressions(code, (each.offset for each in module_accesses(found))),
+        expressions(code, (each.offset for each in found if each.opcode in _HAS_NAME and each.argval in FRAME_NAMES)),
         {each.offset: Path(each.path, expression_at(code, each.offset) or "getattr") for each in asked if each.path},
         frozenset(bare_in(found)),
     )

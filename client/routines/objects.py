@@ -1,4 +1,8 @@
-"""How a search looks into objects and classes."""
+"""How the search for what a function may read (`search`) examines objects and classes.
+
+Of an object of the program, the attributes count that the code names; of an object of a library, all count. Of a class,
+methods count that the code names, or that Python calls by itself.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +52,7 @@ _LEVELS: Final = frozenset(("isEnabledFor", "getEffectiveLevel"))
 
 
 def look_at_other(search: Search, value: Any, name: str) -> None:
-    """An object without a function of its own."""
+    """An object of a kind that no other function examines."""
     kind = type(value)
     if (wrapped := wrapped_by(value)) is not None:
         search.follow(wrapped, name)
@@ -101,21 +105,21 @@ def level_of(logger: logging.Logger) -> tuple[Any, ...]:
 def look_at_object(search: Search, value: Any, name: str) -> None:
     """The attributes of an object, and its class."""
     kind = type(value)
-    mine = is_program_class(kind)
-    only = None if not mine or is_whole(search, value, kind) else search.attributes
-    if not mine and root(kind.__module__) not in _HOLDERS:
+    of_program = is_program_class(kind)
+    only = None if not of_program or is_whole(search, value, kind) else search.attributes
+    if not of_program and root(kind.__module__) not in _HOLDERS:
         search.deepen()
     found = dict_of(value)
     if found is not None:
         search.shape(tuple, found, name)
         search.members(found.__getitem__, found, name, only)
-    if mine or found is not None:
+    if of_program or found is not None:
         search.kind(value, name)
     for slot in slots_of(kind):
         if only is None or slot in only:
             get = found_or_missing(partial(object.__getattribute__, value))
             search.note(get, slot, get(slot), joined(name, slot))
-    if mine:
+    if of_program:
         search.follow(kind, kind.__name__)
 
 

@@ -57,8 +57,8 @@ OWN: Final = {
     "_signal": frozenset(("getsignal",)),
     "threading": frozenset(("current_thread", "active_count", "enumerate")),
 }
-PICKLES: Final = frozenset(("dumps", "dump"))  # of objects, of which they read everything
-DRAWING: Final = frozenset(("scipy", "sklearn"))  # they draw from NumPy's own source by default
+PICKLES: Final = frozenset(("dumps", "dump"))  # these read everything of an object
+DRAWING: Final = frozenset(("scipy", "sklearn"))  # libraries that draw from NumPy's own source by default
 # Libraries that read clocks, files and more, without effect on what their callers get.
 SILENT: Final = frozenset(
     ("logging", "warnings", "importlib", "linecache", "traceback", "inspect", "_pytest", "threading", "tqdm")

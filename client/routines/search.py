@@ -27,14 +27,14 @@ from .contents import ObjectKind, dict_of
 from .guard_checks import MISSING, VALUES, Guard, identity
 from .kinds import NOT_READ
 
-MOST: Final = 1024  # guards
+MAX_GUARDS: Final = 1024
 _BUILT_IN: Final = (BuiltinFunctionType, type)
 _SHARED: Final = (FunctionType, MethodType, ModuleType, type)  # objects behind these have other owners, too
 
 Look: TypeAlias = "Callable[[Search, Any, str], None]"
 
 
-class TooMany(Exception):  # noqa: N818 - it is caught in this package, and no error
+class TooManyGuards(Exception):  # noqa: N818 - it is caught in this package, and no error
     """The function depends on too much; the name is that of the last guard."""
 
     def __init__(self, name: str) -> None:
@@ -117,7 +117,7 @@ class Search:
             self._look(self, value, name)
 
     def take(self, again: Search) -> None:
-        """Take over another search, made after the capture; guards found before keep their former values."""
+        """Take over the findings of another search, made after the capture; guards found before keep their values."""
         self.guards = {key: self.guards.get(key, found) for key, found in again.guards.items()}
         self.shapes = {key: self.shapes.get(key, found) for key, found in again.shapes.items()}
         self.kinds = {key: self.kinds.get(key, found) for key, found in again.kinds.items()}
@@ -171,19 +171,19 @@ class Search:
         known = identity(*guard[:2]) if known is None else known
         if known in self.guards:
             return False
-        self._count(name)
+        self._check_count(name)
         self.guards[known] = (guard, name)
         return True
 
-    def _count(self, name: str) -> None:
-        if len(self.guards) + len(self.shapes) + len(self.kinds) >= MOST:
-            raise TooMany(name)
+    def _check_count(self, name: str) -> None:
+        if len(self.guards) + len(self.shapes) + len(self.kinds) >= MAX_GUARDS:
+            raise TooManyGuards(name)
 
     def shape(self, get: Callable[[Any], Any], key: Any, name: str, *, known: Any = None) -> None:
         """Note a shape: the result of `get(key)` is compared by `==`."""
         known = (id(get), id(key)) if known is None else known
         if known not in self.shapes and not self.excuses(name):
-            self._count(name)
+            self._check_count(name)
             self.shapes[known] = ((get, key, get(key)), name)
 
     def state(self, state: Any, name: str, *, renewed: bool = False) -> None:
@@ -200,7 +200,7 @@ class Search:
     def kind(self, value: Any, name: str) -> None:
         """Note an object's class and the dict of its attributes."""
         if not self.excuses(name):
-            self._count(name)
+            self._check_count(name)
             self.kinds[id(value)] = ObjectKind(value, id(value) not in self._roots, type(value), dict_of(value))
 
     def members(

@@ -1,7 +1,7 @@
 """Names of global tensors: the machine has a name for each part, from which the whole is assembled.
 
 `weights` in two slices is published as `weights @0 of 2: split(0)` and `weights @1 of 2: split(0)`, in one message;
-users see one name. So the machine shows, counts and keeps parts like all tensors.
+users see one name. To the machine, each part is an ordinary tensor.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def shown(names: Iterable[str]) -> list[str]:
     return sorted(set(map(user_name, names)))
 
 
-def behind(names: Sequence[str], published: Iterable[str]) -> dict[str, list[str]]:
+def machine_names(names: Sequence[str], published: Iterable[str]) -> dict[str, list[str]]:
     """The machine's names behind each of these names: the name itself if it is published; otherwise the names of all
     published parts, if they make up the whole global tensor."""
     there = set(published)

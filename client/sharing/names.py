@@ -1,4 +1,7 @@
-"""Names under which sessions of one machine share tensors and routines."""
+"""Names under which sessions of one machine share tensors and routines: publishing, looking up, removing, listing.
+
+Several names are published, or looked up, together or not at all. A wait for a name asks the machine again and again.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ from ..tensor.reading import mark_shared
 from ..tensor.tensor import Tensor
 from ..transport.replies import Reply
 from ..waiting.steps import Pause, Steps, Within
-from .global_names import behind
+from .global_names import machine_names
 
 PAUSE: Final = 0.02  # seconds until missing names are asked for again
-ANSWER: Final = 2.0  # seconds for the machine's answer, however short the wait
+ANSWER_TIMEOUT: Final = 2.0  # seconds for the machine's answer, however short the wait
 
 
 class AtOnce:
@@ -86,10 +89,10 @@ class Names:
         names, limit = listed_names(given), seconds("lookup", None if wait is AT_ONCE else wait)
         began, missing = monotonic(), None
         until = began if wait is AT_ONCE else inf if limit is None else began + limit
-        answered = inf if limit is None else began + max(limit, ANSWER)
+        answered = inf if limit is None else began + max(limit, ANSWER_TIMEOUT)
         while True:
             try:
-                return (yield from self._told_of_all(names, answered, snapshot=snapshot))
+                return (yield from self._look_up_with_parts(names, answered, snapshot=snapshot))
             except MetadataKeyError as error:
                 if monotonic() >= until:
                     raise
@@ -98,11 +101,11 @@ class Names:
                 if missing is not None:  # the machine has answered before
                     raise missing from None
                 raise TimeoutError(
-                    f"lookup: the machine has not answered for {max(limit or 0.0, ANSWER):g} s"
+                    f"lookup: the machine has not answered for {max(limit or 0.0, ANSWER_TIMEOUT):g} s"
                 ) from None
             yield Pause(PAUSE)
 
-    def _told_of_all(
+    def _look_up_with_parts(
         self, names: Sequence[str], deadline: float, *, snapshot: bool
     ) -> Steps[tuple[dict[str, list[str]], LookupAnswer]]:
         """As `_look_up_all`, with the parts of global tensors for names that are not published themselves. Asks again
@@ -113,7 +116,7 @@ class Names:
             try:
                 return asked, (yield from self._look_up_all(every, deadline, snapshot=snapshot))
             except MetadataKeyError:
-                before, asked = asked, behind(names, (yield from self.listing()))
+                before, asked = asked, machine_names(names, (yield from self.listing()))
                 if asked == before:
                     raise
 

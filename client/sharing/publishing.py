@@ -1,4 +1,8 @@
-"""Routines under names: the messages that publish one, and the routine made from a look-up."""
+"""Routines under names: the form in which one is published, and the routine made from a look-up.
+
+A routine is published with its calling convention, without functions of this process; the tensors that it captures are
+shared.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +41,11 @@ def publishable_routine(core: Core, value: Any) -> Publishable:
             raise located(MetadataError(f"{message}: return the values, or print them (session.print)"))
     for tensor in linked.captured:
         own(core, tensor)
-    convention = None if value._core.convention is None else travelling(value._core.convention, linked)
+    convention = None if value._core.convention is None else wire_convention(value._core.convention, linked)
     return Publishable(linked._id, linked.captured, convention)
 
 
-def travelling(convention: CallingConvention, linked: ProgramBinding) -> Any:
+def wire_convention(convention: CallingConvention, linked: ProgramBinding) -> Any:
     """A routine's convention in wire form."""
     try:
         wire = encode(portable(convention, linked.captured))
@@ -70,7 +74,7 @@ def only_capture(core: Core, routine: Routine[..., Any] | BoundRoutine[..., Any]
 # -- looked up ---------------------------------------------------------------------------------------------------------
 
 
-def made(
+def routine_from_answer(
     core: Core, name: str, bindings: Bindings, convention: Any, records: Iterator[Any]
 ) -> LinkedRoutine | LinkedProgram:
     """A routine of this session, made from the machine's answer, with its published name. The tensors that it captures

@@ -30,21 +30,23 @@ def looked_up(
     """The answer to a look-up as tensors and routines of this session, in their order."""
     new, rest = iter(ids), iter(records)
     plain = [[head] if head[0] != ROUTINE else head[2] for head in heads]
-    tensors = [[shared(core, next(new), *each) for each in some] for some in plain]  # all, before anything can fail
+    tensors = [
+        [shared_handle(core, next(new), *each) for each in some] for some in plain
+    ]  # all, before anything can fail
     found: list[Any] = []
     for name, head, some in zip(names, heads, tensors, strict=True):
         if head[0] != ROUTINE:
             found += some
         else:
             from ..linking.linked import Bindings  # imported late: few sessions need routines
-            from .publishing import made
+            from .publishing import routine_from_answer
 
             _, devices, _, convention = head
-            found.append(made(core, name, Bindings(devices, some), convention, rest))
+            found.append(routine_from_answer(core, name, Bindings(devices, some), convention, rest))
     return found
 
 
-def shared(core: Core, id_: int, meta: Any, home: str) -> Tensor:
+def shared_handle(core: Core, id_: int, meta: Any, home: str) -> Tensor:
     """A handle to a tensor that other sessions may write to."""
     tensor = Tensor(core, id_, None if meta is None else Meta.of(*meta), home)
     mark_shared(tensor)

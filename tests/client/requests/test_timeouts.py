@@ -119,7 +119,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 def test_a_wait_with_a_limit_ends_though_the_daemon_stands_still(
     own: Daemon, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names, "ANSWER", SHORT)
+    monkeypatch.setattr(names, "ANSWER_TIMEOUT", SHORT)
     with own.connect() as session:
         tensor = session.asarray([1.0]) + 1.0
         tensor.wait()
@@ -148,7 +148,7 @@ def test_the_second_half_of_a_durable_sync_has_what_the_first_has_left(session: 
 
 
 def test_what_a_late_answer_has_made_is_released(own: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "ANSWER", SHORT)
+    monkeypatch.setattr(names, "ANSWER_TIMEOUT", SHORT)
     with own.connect() as other, own.connect() as session:
         other.publish("w", other.asarray(np.ones(4)))
         with paused(own), pytest.raises(TimeoutError):

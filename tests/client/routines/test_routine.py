@@ -398,7 +398,7 @@ def test_partial_functions_and_callable_objects(session):
 
 
 def test_the_least_recently_used_capture_goes(session, monkeypatch):
-    monkeypatch.setattr(entries, "MOST", 3)
+    monkeypatch.setattr(entries, "MAX_ENTRIES", 3)
     f = session.routine(lambda x: x + 1)
     tensors = [session.asarray(np.zeros(n)) for n in range(1, 5)]
     for x in tensors[:3]:
