@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import tensord as td
-from tensord.vm.service.access.listen_address import guards
+from tensord.vm.service.access.listen_address import listen_guards
 from tensord.vm.service.daemon import Service
 from tensord.vm.service.process.notify import Notifier
 from tensord.vm.service.process.signals import Signals
@@ -245,7 +245,7 @@ def serving(devices: list[str | Mapping[str, object]]) -> Iterator[str]:
         address = f"ipc://{folder}/socket"
         config = Config(addresses=(address,), devices=tuple(devices))
         heard = Signals()
-        service = Service(config, guards(config.listen, None, None), Notifier(), heard)
+        service = Service(config, listen_guards(config.listen, None, None), Notifier(), heard)
         thread = threading.Thread(target=service.run)
         thread.start()
         try:

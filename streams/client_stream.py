@@ -1,4 +1,4 @@
-"""The stream of instructions that wait for a client: calls of the client's functions.
+"""The stream of host calls: instructions that wait until a client has called a function.
 
 The stream has no thread, like a link stream: its tasks begin when they are submitted, and end in any order. A function
 that does not return delays no other function. Reports of long tasks name the oldest one.

@@ -54,7 +54,7 @@ from .placement.residency import Residency
 from .recording.recorders import Recorders
 from .scheduler.fences import is_unfenced
 from .scheduler.lost_devices import abandon_lost, launched_since
-from .scheduler.overdue import break_waits, time_out
+from .scheduler.overdue import break_deadlocks, time_out
 from .scheduler.scheduler import Scheduler
 from .tracing.ring import CAPACITY, RecordRing
 
@@ -376,7 +376,7 @@ class Engine:
     def break_waits(self, before: int) -> bool:
         """End waits for memory since `before` that may be part of a deadlock over nodes; return whether any existed."""
         with self._step():
-            return break_waits(self.scheduler, before)
+            return break_deadlocks(self.scheduler, before)
 
     def time_out(self, instruction: Instruction) -> None:
         """Fail an instruction that has exceeded its time limit."""

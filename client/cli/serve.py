@@ -80,12 +80,12 @@ def without_none(**values: Any) -> dict[str, Any]:
 def show_config(found: Config, as_json: bool) -> None:
     """Check whether a daemon with these settings could start, and print them."""
     from ...vm.plugins.loading import load
-    from ...vm.service.preflight import check, doubts
+    from ...vm.service.preflight import check, start_warnings
     from ...vm.service.settings.config import to_plain, to_toml
 
     check(found)
     for one in load(found.plugins):
         click.echo(f"tensord: plugin {one}", err=True)
-    for doubt in doubts(found):
+    for doubt in start_warnings(found):
         click.echo(f"tensord: warning: {doubt}", err=True)
     click.echo(json.dumps(to_plain(found)) if as_json else to_toml(found), nl=as_json)

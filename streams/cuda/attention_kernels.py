@@ -1,8 +1,9 @@
-"""The rows of attention as one launch each: from scores to attention weights, and the gradient of that (`row_source`).
+"""Generated kernels for the rows of attention: from scores to attention weights, and the gradient of that step, with
+one launch each (`row_source`).
 
-cuBLAS computes the products. Between them CuPy needs up to eight launches: the mask, later positions, softmax. Here a
-block of threads computes a row in place: a masked key gets the score -inf, and softmax of the row follows, which sums
-in the same order as the kernel of `softmax`. A mask is read where it lies, with any broadcasting.
+cuBLAS computes the products. Between them CuPy needs up to eight launches: for the mask, the causal mask, and softmax.
+Here a block of threads computes a row in place: a masked key gets the score -inf, and softmax of the row follows, with
+the order of summation of the `softmax` kernel. The mask may have any strides, so a broadcast mask is not copied.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ OPS: Final = {
     "scaled_dot_product_attention_grad": attention.attention_grad_kernel,
 }
 MOST_LEADING_AXES: Final = 3  # the most axes of the scores before that of the keys; CuPy computes scores with more
-# Rows and keys; sizes of the second and the third axis; strides of the mask, in elements; query n sees the keys up to
-# n + ahead.
+# The kernel's parameters: the numbers of rows and of keys; the sizes of the second and third axis; the strides of the
+# mask, in elements; the causal offset: query n sees the keys up to n + ahead.
 NUMBER_PARAMETERS: Final = ("rows", "width", "n1", "n2", "s0", "s1", "s2", "s3", "ahead")
 
 

@@ -1,4 +1,9 @@
-"""The kernel of a block: how it is launched, and with which arguments."""
+"""The kernel of a block (`block`): chooses between its two compiled functions, and launches with the arguments in
+order.
+
+Packs need aligned operands and rows of whole packs; otherwise a thread computes one element. While nothing is compiled,
+and for operands or numbers that the kernel cannot take, `instead` is called.
+"""
 
 from __future__ import annotations
 

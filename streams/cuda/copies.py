@@ -167,7 +167,7 @@ class CopyingDevice(PooledDevice):
             for position, value in enumerate((least, most)):
                 self._get(value, 0, found[position : position + 1])
             burst.keep.append((least, most, found))
-            burst.finish.append(partial(judge_late, task, judge, found))
+            burst.finish.append(partial(check_late, task, judge, found))
 
     def _put(self, target: Array, offset: int, part: NDArray[np.generic]) -> None:
         runtime = self._cupy.cuda.runtime
@@ -200,7 +200,7 @@ class CopyingDevice(PooledDevice):
         return staging
 
 
-def judge_late(task: Task, judge: Callable[[Any, Any], None], found: NDArray[np.generic]) -> None:
+def check_late(task: Task, judge: Callable[[Any, Any], None], found: NDArray[np.generic]) -> None:
     """Fail the task if the values that its launch did not wait for are invalid."""
     try:
         judge(*found)

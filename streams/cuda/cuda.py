@@ -6,9 +6,10 @@ block does not fit, the free memory of both layers is dropped before the allocat
 temporary.
 
 Only `give_back_blocks` gives blocks back to the driver, and only after waiting for their stream: cudaFree "may perform
-implicit synchronization" (CUDA Runtime API), and need not, while kernels still work on temporaries that are free for
-their stream. The scheduler's thread never waits like this: while the device has work, an allocation that finds no block
-fails, the launcher gives blocks back, and the engine tries again when the work has ended.
+implicit synchronization" (CUDA Runtime API), but is not guaranteed to, and kernels may still use temporaries that are
+already free for later work on their stream. The scheduler's thread never waits like this: while the device has work, an
+allocation that finds no block fails, the launcher gives blocks back, and the engine tries again when the work has
+ended.
 
 The ledger counts the requested bytes; blocks are up to an eighth larger, and at least 512 bytes. CuPy's pool may take
 that much more, and a little for temporaries (`_most_of_pool`). `reserve` is allocated when the device is opened, so

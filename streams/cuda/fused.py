@@ -6,7 +6,7 @@ same happens for operands that are not packed, and for numbers that do not fit; 
 sources, or a source does not compile, which is logged once. Compiling begins when a routine is compiled, on a thread of
 its own (`compiling`). The kernel of a single op is compiled by its first call, as CuPy's kernels are.
 
-The bits are those of CuPy's calls one by one; `block_source` says why.
+The results have the same bits as CuPy's calls, made one by one; `block_source` says why.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The loops of CuPy's ufuncs: the device code for one element, from which generated kernels are made.
 
 A CuPy ufunc has a loop for each combination of dtypes. A loop is a C++ statement that computes `out0` from `in0`,
-`in1`, ...; kernels with the same statement, compiled with CuPy's flags, give the same bits.
+`in1`, ...; kernels with the same statement, compiled with CuPy's flags, give the same bits. As in CuPy, the first loop
+to whose dtypes the operands can be cast is chosen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The cross entropy and its gradient as generated launches, for packed logits and labels (`loss_source`)."""
+"""Chooses and launches the generated kernels of the cross entropy and its gradient (`loss_source`).
+
+Few short rows take one launch, other losses two: the losses of the rows, and their mean. CuPy computes losses
+of operands that are not packed, and of logits that are not float32 or float64.
+"""
 
 from __future__ import annotations
 

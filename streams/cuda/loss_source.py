@@ -1,6 +1,6 @@
 """The sources of the kernels of the cross entropy and its gradient.
 
-CuPy computes either by some twelve launches. Rows are computed, and summed, as `row_source` says. The mean of the
+CuPy needs some twelve launches for each. Rows are computed, and summed, as `row_source` says. The mean of the
 losses is summed likewise: each thread of one block adds every n-th loss, and the sums are combined in halves. If rows
 are short and few, one block does everything in one launch, with a thread for each row. A label out of range makes its
 row NaN, and so the mean (`interpreter.ops.nn.labels`).

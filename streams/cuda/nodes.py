@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol
 from .driver import Driver
 from .own_kernel import KernelLaunch, OwnKernel
 
-ALIGNMENT: Final = 256  # bytes, that of whole blocks: what a library may look at
+ALIGNMENT: Final = 256  # bytes: CuPy's blocks have this alignment, and a library may choose a kernel by it
 SLOT_BYTES: Final = 16  # bytes of an argument: a pointer, or a number of at most that size
-MOST_COPY_BYTES: Final = 1 << 30  # of a copy: the driver takes less than 2 GiB as its pitch
+MOST_COPY_BYTES: Final = 1 << 30  # the driver needs the length of a row to be less than 2 GiB
 
 
 class Patchable(Protocol):
@@ -86,13 +86,15 @@ class FixedNodes:
     """The nodes of a library call. `copies`: by the position of the argument that moves."""
 
     def __init__(self, arguments: Sequence[Any], copies: Mapping[int, CopiedArgument]) -> None:
-        self._baked = [None if position in copies else baked(each) for position, each in enumerate(arguments)]
+        self._baked = [None if position in copies else fixed_part(each) for position, each in enumerate(arguments)]
         self._copies = dict(copies)
         self._last = {position: arguments[position].data.ptr for position in copies}
 
     def patch(self, driver: Driver, executable: int, arguments: Sequence[Any]) -> bool:
         if len(arguments) != len(self._baked) or not all(
-            self._copies[position].takes(each) if position in self._copies else baked(each) == self._baked[position]
+            self._copies[position].takes(each)
+            if position in self._copies
+            else fixed_part(each) == self._baked[position]
             for position, each in enumerate(arguments)
         ):
             return False
@@ -114,7 +116,7 @@ def form_of(array: Any) -> tuple[Any, ...]:
     return array.shape, array.dtype, array.strides, array.data.ptr % ALIGNMENT
 
 
-def baked(argument: Any) -> tuple[Any, ...]:
+def fixed_part(argument: Any) -> tuple[Any, ...]:
     """The part of an argument that is baked into a node: an array's address and form, a number's bits."""
     return (argument.data.ptr, *form_of(argument)) if is_array(argument) else (type(argument), repr(argument))
 

@@ -1,4 +1,9 @@
-"""The capture of a list of calls as a CUDA graph: the graph, and the nodes of each call."""
+"""The capture of a list of calls as a CUDA graph: the graph, and the nodes of each call.
+
+A generated kernel becomes a node whose arguments can be replaced. For a library call, each argument that moves is
+copied to or from a fixed address in the graph's memory (`nodes`). A call that the graph cannot contain, for example one
+that needs the host, makes the capture fail with a reason.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Replaces functions in CuPy's modules for a thread while it captures."""
+"""Replaces functions in CuPy's modules for one thread while it captures a CUDA graph.
+
+A module belongs to the whole process, so the replacement looks at the calling thread: other threads get the module's
+own function. One thread at a time replaces functions.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """The temporaries of CuPy's kernels that exceed those of NumPy's, which `OpDef.scratch` declares.
 
-Sorts are from CuPy's sources (`cupy_thrust.cu`, 14.2): one line is sorted by radix, or merged, which takes its values
-again. Several lines are sorted as pairs of line and value, by merging, which takes the pairs again; NumPy sorts line by
-line. A median or quantile sorts, too. The others were measured on an H100 with CuPy 14.2; those marked "estimate" count
-the steps of kernels that have changed since. `make gpu-check` measures every op and reports figures that are too low.
+Sorts are from CuPy's sources (`cupy_thrust.cu`, 14.2): one line is sorted by radix sort, or by merge sort, which needs
+a second copy of the values. Several lines are merge-sorted as pairs of line and value, with a second copy of the pairs;
+NumPy sorts line by line. A median or quantile sorts, too. The others were measured on an H100 with CuPy 14.2; those
+marked "estimate" count the steps of kernels that have changed since. `make gpu-check` measures every op and reports
+figures that are too low.
 
-Reservations use these figures. A figure that is too low breaks nothing: a kernel that finds no memory has kept memory
-given up, tries once more, and fails with a DeviceMemoryError. A figure that is too high refuses calls that would fit,
+Reservations use these figures. A figure that is too low breaks nothing: if a kernel finds no memory, the pool's free
+blocks are dropped, and a second failure is a DeviceMemoryError. A figure that is too high refuses calls that would fit,
 so a figure depends only on sizes on which the temporaries depend.
 """
 

@@ -1,6 +1,6 @@
-"""The sources of generated kernels on one device, and their compiled functions.
+"""The compiled functions of generated kernels on one device, by the digests of their sources.
 
-CuPy stores the machine code on disk; here functions are found by the digests of their sources. There are at most
+CuPy stores the machine code on disk. There are at most
 `MOST_SOURCES` sources, since CuPy forgets nothing that it has compiled, and clients may send any number of programs.
 """
 

@@ -188,7 +188,7 @@ class TracedArray:
 
     def view(self, dtype: Any) -> TracedArray:
         """The same bits with another dtype."""
-        return Bits(self, np.dtype(dtype))
+        return BitsView(self, np.dtype(dtype))
 
     def __setitem__(self, key: Any, source: Any) -> None:
         if key is not Ellipsis:
@@ -208,7 +208,7 @@ class TracedArray:
         return self.recorder.not_equal(self, other)
 
 
-class Bits(TracedArray):
+class BitsView(TracedArray):
     """A view of a symbol's bits with another dtype."""
 
     def __init__(self, base: TracedArray, dtype: np.dtype[Any]) -> None:

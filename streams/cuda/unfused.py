@@ -1,6 +1,6 @@
 """Runs the steps of a fusion one after the other, with their own kernels, until the kernel of the fusion is compiled.
 
-Both give the same bits.
+The results have the same bits as those of the fused kernel.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ from ..links.link import NodeLink
 from ..stream import LOG
 from .states import IGNORING_STATES, STATES_OF_WORD, TIMED_STATES, TRANSITIONS, GangEvent, State
 from .turns import Turns
-from .words import Heard, SaidWord, Word
+from .words import HeardWord, SaidWord, Word
 
 
 class Meeting(NamedTuple):
@@ -84,7 +84,7 @@ class Talk:
         self.node = other
         follower = meeting.nodes.index(other if meeting.leads else meeting.node)
         self.said: dict[Word, SaidWord] = {}
-        self.heard: dict[Word, Heard] = {}
+        self.heard: dict[Word, HeardWord] = {}
         link = meeting.links.get(other)
         for word in Word:
             transfer = word.transfer(meeting.first, follower)
@@ -93,7 +93,7 @@ class Talk:
             if word.is_leaders is meeting.leads:
                 self.said[word] = SaidWord(link, transfer)
             else:
-                self.heard[word] = Heard(link, transfer)
+                self.heard[word] = HeardWord(link, transfer)
 
     def withdraw(self, error: TensordError) -> None:
         """Fail the next word to the other node, which tells that node of the error."""

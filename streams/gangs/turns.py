@@ -1,4 +1,4 @@
-"""The exclusive right to launch on a node, held by one launch over several nodes at a time.
+"""A node's turn: the exclusive right to launch on the node, held by one launch over several nodes at a time.
 
 Theory of operation
     A launch takes the turn of each of its nodes, in the order of their names, and gives none back before it has all.

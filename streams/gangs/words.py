@@ -78,7 +78,7 @@ class SaidWord:
             self.link.fail(self.transfer, error)
 
 
-class Heard:
+class HeardWord:
     """A word that another node says. One of the two callbacks is called, once."""
 
     def __init__(self, link: NodeLink, transfer: bytes) -> None:

@@ -78,7 +78,7 @@ class FusedKernel:
         """The most bytes that a call needs besides its arguments."""
         most = max(temporaries_of(self._program, self._program.steps[position]) for position in self._fusion.steps)
         cuts = [cut for cut in (self._flat, self._rows, self._outer, self._apart) if cut is not None]
-        return max(cut.offsets[-1] + noticed(most * cut.longest // max(self._size, 1)) for cut in cuts)
+        return max(cut.offsets[-1] + counted_temporaries(most * cut.longest // max(self._size, 1)) for cut in cuts)
 
     def __call__(self, *given: Any) -> None:
         loose = [position for position in self._tensors if not given[position].flags.c_contiguous]
@@ -89,15 +89,15 @@ class FusedKernel:
         else:
             cut = self._flat
             given = self._flattened(given)
-        memory = taken(cut.offsets[-1])
-        run(cut, given, memory)
-        give_back(memory)
+        memory = take_scratch(cut.offsets[-1])
+        run_pieces(cut, given, memory)
+        return_scratch(memory)
 
     @cached_property
     def _rows(self) -> Cut:
         """The cut for packed arrays, some of which broadcast or are reduced by rows."""
         shape, last = self._fusion.shape, max(self._fusion.rows - 1, 0)
-        return Cut(self._lending, self._pieces(shape, self._shapes, min(cutting_axis(shape, self._longer), last)))
+        return Cut(self._lending, self._pieces(shape, self._shapes, min(axis_to_cut(shape, self._longer), last)))
 
     @cached_property
     def _outer(self) -> Cut:
@@ -152,7 +152,7 @@ class Cut:
         self.offsets = list(itertools.accumulate(sizes, initial=0))
 
 
-def taken(nbytes: int) -> Memory:
+def take_scratch(nbytes: int) -> Memory:
     """Scratch of at least `nbytes` bytes; preferably scratch that an earlier call has left in the cache."""
     try:
         memory = SPARE_SCRATCH.pop()
@@ -161,16 +161,16 @@ def taken(nbytes: int) -> Memory:
     return memory if memory.size >= nbytes else np.empty(nbytes, np.uint8)
 
 
-def give_back(memory: Memory) -> None:
+def return_scratch(memory: Memory) -> None:
     """Return scratch that a call no longer needs."""
     if memory.size <= MOST_SCRATCH_BYTES and len(SPARE_SCRATCH) < MOST_SCRATCH_BLOCKS:
         SPARE_SCRATCH.append(memory)
 
 
-def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
+def run_pieces(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
     """Compute the pieces, one after the other."""
     calls, lent, apart = cut.layout.calls, cut.layout.lent, cut.layout.apart
-    numbers = [as_array(given[position], dtype) for position, dtype in cut.layout.numbers]
+    numbers = [number_as_array(given[position], dtype) for position, dtype in cut.layout.numbers]
     operands = [*given, *numbers, *[None] * (len(lent) + len(apart))]
     shape = None
     for lengths, parts in cut.pieces:
@@ -187,7 +187,7 @@ def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
             kernel(*arrays(operands))
 
 
-def as_array(number: Any, dtype: Any) -> Any:
+def number_as_array(number: Any, dtype: Any) -> Any:
     """The number as an array without dimensions, so that calls need not convert it; the number itself if the dtype
     cannot hold it."""
     try:
@@ -215,9 +215,9 @@ def length_of_pieces(program: Program, fusion: Fusion, width: int) -> int:
     width += sum(meta.dtype.itemsize for meta in metas if meta.shape == fusion.shape)
     length = PIECE_BYTES // width
     for step in (program.steps[position] for position in fusion.steps):
-        taken = temporaries_of(program, step)
-        if taken:
-            length = min(length, UNCOUNTED_BYTES * math.prod(fusion.shape) // taken)
+        temporaries = temporaries_of(program, step)
+        if temporaries:
+            length = min(length, UNCOUNTED_BYTES * math.prod(fusion.shape) // temporaries)
     return max(length // GRAIN, 1) * GRAIN
 
 
@@ -228,7 +228,7 @@ def temporaries_of(program: Program, step: Step) -> int:
     return 0 if scratch is None else scratch(known, step.results, dict(step.attributes))
 
 
-def noticed(nbytes: int) -> int:
+def counted_temporaries(nbytes: int) -> int:
     """The bytes of temporaries that count; 0 if they are few."""
     return nbytes if nbytes > UNCOUNTED_BYTES else 0
 
@@ -238,7 +238,7 @@ def outermost(shape: Shape) -> int:
     return next((axis for axis, n in enumerate(shape) if n > 1), 0)
 
 
-def cutting_axis(shape: Shape, length: int) -> int:
+def axis_to_cut(shape: Shape, length: int) -> int:
     """The outermost axis along which pieces of at least two elements are not longer than `length`; otherwise the last
     axis."""
     rest = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]

@@ -105,7 +105,7 @@ class Exchange:
         """Break the connection: everything that has begun fails with the error, now or when its other half begins."""
         with self._lock:
             calls = [call for transfer in list(self._open) for call in self._drop(transfer, error)]
-        make(calls)
+        make_calls(calls)
 
     def pending(self) -> int:
         """The number of transfers that have begun and not ended."""
@@ -118,7 +118,7 @@ class Exchange:
         with self._lock:
             error = self._failed.pop(transfer)
             calls = self._enter(transfer, half, sends=sends) if error is None else half.call(error)
-        make(calls)
+        make_calls(calls)
 
     def _enter(self, transfer: bytes, half: LocalHalf, *, sends: bool) -> list[Call]:
         found = self._open.setdefault(transfer, Transfer())
@@ -154,11 +154,11 @@ class Exchange:
                 calls = []
                 if self._failed.pop(transfer) is None:  # otherwise both halves have failed
                     self._failed.keep(transfer, error)
-        make(calls)
+        make_calls(calls)
 
     def _drop(self, transfer: bytes, error: TensordError, but: bool | None = None) -> list[Call]:
-        """Take a transfer out of the table. A half that cannot be told now is told when it begins, except the half that
-        ends: the sender's if `but` is true, the receiver's if it is false."""
+        """Take a transfer out of the table. A half that has no callback due gets the error when it begins. `but`: the
+        half that ended the transfer, and gets no error: True for the sender's, False for the receiver's."""
         found = self._open[transfer]
         if found.copying:
             found.cut = error
@@ -188,10 +188,10 @@ class Exchange:
             cut = self._open.pop(transfer).cut
             failed = failed or cut
             calls = receiver.call(failed) + sender.call(failed)
-        make(calls)
+        make_calls(calls)
 
 
-def make(calls: list[Call]) -> None:
+def make_calls(calls: list[Call]) -> None:
     """Make calls that became due under the lock."""
     for on_end, error in calls:
         on_end(error)

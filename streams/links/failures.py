@@ -1,6 +1,7 @@
-"""Failures of halves that the other half has not heard of yet. Their number is bounded, and no client can use it up.
+"""The failures of transfers whose other half has not begun: that half gets the error when it begins.
 
-The first bytes of a transfer's name are its client's, which draws them at random. When the store is full, the oldest
+Their number is bounded, and no client can use it up. The first bytes of a transfer's name identify its client, which
+chooses them at random. When the store is full, the oldest
 failure of a client with more than its share is forgotten; without such a client, the oldest of all. So a client that
 fails many transfers loses only its own.
 """
@@ -21,7 +22,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class ByClient(Generic[K]):
-    """Transfers that are kept, in the order of their arrival, as keys."""
+    """Keys of transfers in the order of their arrival, and in the same order for each client."""
 
     def __init__(self) -> None:
         self._transfers: OrderedDict[K, bytes] = OrderedDict()

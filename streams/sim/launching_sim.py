@@ -131,7 +131,7 @@ class LaunchingSimDevice(SimDevice):
             queue, span = self._queue(), delay
             if self.faults.armed:
                 span += self._meet(queue, label)
-            queue.launch(nothing, (), span)
+            queue.launch(do_nothing, (), span)
             queue.synchronize()
             with np.errstate(all="ignore"):
                 return kernel(*arrays)
@@ -166,7 +166,7 @@ class LaunchingSimDevice(SimDevice):
     def _act(self, fault: Fault, queue: SimQueue, label: str, number: int) -> int:
         match fault.kind:
             case FaultKind.FAIL:
-                queue.launch(nothing, (), 0, number)
+                queue.launch(do_nothing, (), 0, number)
                 raise KernelError(f"{label} failed on {self.name} (injected)", op=label)
             case FaultKind.LOST | FaultKind.LATE:
                 queue.launch(raise_it, (KernelError(f"device {self.name} is lost, with or before {label}"),))
@@ -214,7 +214,7 @@ class LaunchingSimDevice(SimDevice):
         self._check("copy_out", target, "", source, self.name)
         queue, number = self._main, self.order.issued + 1
         if self.faults.armed:  # a fault hits the copy that has a fence
-            queue.launch(nothing, (), 0, number)
+            queue.launch(do_nothing, (), 0, number)
             return False
         staged = np.empty_like(target)
         span = int(self.options.pace(StreamKind.D2H).of(target.nbytes, 0) * 1e9)
@@ -326,5 +326,5 @@ def raise_it(error: BaseException) -> None:
     raise error
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """The kernel of a launch that only takes time."""

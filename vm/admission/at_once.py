@@ -71,7 +71,7 @@ def writable(device: DeviceState, tensor: VmTensor | None, meta: Any, launches: 
     return copy
 
 
-def edges_met(read: Sequence[Copy], written: Sequence[Copy]) -> tuple[Any, ...]:
+def elided_edges(read: Sequence[Copy], written: Sequence[Copy]) -> tuple[Any, ...]:
     """The elided edges of a launch to unfinished instructions ahead of it on its stream, as a flat tuple.
 
     `read` and `written` are the copies that the launch uses, before `begin_write` gives them their next versions.
@@ -175,9 +175,7 @@ def own_copies(tensors: dict[int, VmTensor], plan: Plan, output: int) -> tuple[C
     return () if found is None else (found,)
 
 
-def touch_operands(
-    device: DeviceState, tensors: dict[int, VmTensor], inputs: Sequence[Any], metas: Sequence[Any]
-) -> None:
+def note_uses(device: DeviceState, tensors: dict[int, VmTensor], inputs: Sequence[Any], metas: Sequence[Any]) -> None:
     """Note the uses of the operands, for the choice of victims."""
     for value, meta in zip(inputs, metas, strict=True):
         if type(meta) is Meta:

@@ -58,9 +58,9 @@ class CollectiveHandler:
         try:
             refuse_cancelled(session)
             check_new(session, outputs)
-            check_some(message)
+            check_inputs(message)
             check_ranks(message.kind, len(message.inputs), len(outputs), len(self.scheduler.devices))
-            tensors = [known(tensor_of(session, id_)) for id_ in message.inputs]
+            tensors = [known_tensor(tensor_of(session, id_)) for id_ in message.inputs]
             asked = asked_by(message, tensors, self.scheduler.devices)
             devices = [device_of(self.scheduler.devices, name) for name in asked.devices]
             metas = asked.collective.outputs()
@@ -132,13 +132,13 @@ def asked_by(message: Collective, tensors: Sequence[VmTensor], known: Collection
     return resolve_request(message.kind, homes, metas, devices, message.attributes, len(message.outputs))
 
 
-def check_some(message: Collective) -> None:
+def check_inputs(message: Collective) -> None:
     """MetadataError for a message without inputs, which is valid only for a part of a collective over nodes."""
     if not message.inputs:
         raise MetadataError(f"{message.kind}: it needs at least one tensor", op=message.kind)
 
 
-def known(tensor: VmTensor) -> VmTensor:
+def known_tensor(tensor: VmTensor) -> VmTensor:
     """The tensor. Raises the tensor's error if its meta will never be known."""
     if tensor.meta_error is not None:
         raise tensor.meta_error.reraisable()

@@ -52,7 +52,7 @@ from ..model.session import Cause, VmSession
 from ..model.tensor import Binding, VmTensor
 from .collective_gang import GangGroup, library_of
 from .collective_group import CollectiveGroup, Origin, part
-from .collectives import CollectiveHandler, known
+from .collectives import CollectiveHandler, known_tensor
 from .lookup import check_new, device_of, refuse_cancelled, tensor_of
 from .node_transfers import Half, Landing, NodeTransferHandlers, TransferPiece
 from .rejection import located
@@ -153,7 +153,7 @@ class CollectivesOverNodes:
         """This node's inputs, on their homes; MetadataError if a home or meta is not the one in the request."""
         given, tensors = mine.asked.collective, []
         for number, id_ in zip(mine.inputs, message.inputs, strict=True):
-            tensor = known(tensor_of(cause.session, id_))
+            tensor = known_tensor(tensor_of(cause.session, id_))
             check_named(tensor, mine.homes[number], given.inputs[number])
             tensors.append(tensor)
         outputs = given.outputs()

@@ -53,13 +53,13 @@ from .at_once import (
     begin_failed,
     bind_operand,
     bind_operands,
-    edges_met,
+    elided_edges,
     end_failed,
     find_target,
     keep_record,
     note_launched,
+    note_uses,
     own_copies,
-    touch_operands,
 )
 from .inline_launches import InlineLaunches
 from .names import NameHandlers
@@ -164,9 +164,9 @@ class Inline:
             if launches is not None:
                 if not self.launching.may_launch(session, plan, launches, inputs, packed=packed):
                     return message
-                met = edges_met(used, own_copies(tensors, plan, output)) if live or plan.in_place else ()
+                met = elided_edges(used, own_copies(tensors, plan, output)) if live or plan.in_place else ()
             if device.short:
-                touch_operands(device, tensors, inputs, plan.metas)
+                note_uses(device, tensors, inputs, plan.metas)
 
             # Find the memory of the result; if there is none, nothing has changed.
             inherited = 0

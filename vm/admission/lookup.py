@@ -1,4 +1,7 @@
-"""Lookup of the objects that a message names by id, name or number; an unknown one raises an error with the reason."""
+"""Lookup and definition of the objects that a message names by id, name or number.
+
+An unknown id, name or number, and an id that is not new, raises an error with the reason.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Temporary packed copies of views, for readers that cannot use strides."""
+"""Temporary packed copies of views, for readers that cannot use strides.
+
+An instruction makes the copy. `drop_packed` releases the copy once the instructions admitted so far have read it.
+"""
 
 from __future__ import annotations
 

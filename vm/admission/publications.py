@@ -1,4 +1,7 @@
-"""Handlers of messages about names: publishing, looking up, removing and listing tensors and routines."""
+"""Handlers of messages about names: publishing, looking up, removing and listing tensors and routines (`names`).
+
+Each message takes effect for all its names, or for none.
+"""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def check_tensors(session: VmSession, more: int) -> None:
         if held > quota:
             has = f"may have {quota} and has {held}, including the ids of refused results"
         raise QuotaError(
-            f"{counted(more, 'tensor')} more: the session {has}; release some, or raise the quota (tensors)"
+            f"{count_text(more, 'tensor')} more: the session {has}; release some, or raise the quota (tensors)"
         )
 
 
@@ -113,8 +113,8 @@ def check_operands(session: VmSession, more: int) -> None:
     held, quota = session.operands, session.limits.operands
     if held + more > quota:
         raise QuotaError(
-            f"{counted(more, 'operand')} more: the session's signatures have {held} of {quota}; give their numbers to "
-            "smaller ones, or raise the quota (operands)"
+            f"{count_text(more, 'operand')} more: the session's signatures have {held} of {quota}; give their numbers "
+            "to smaller ones, or raise the quota (operands)"
         )
 
 
@@ -140,7 +140,7 @@ def may_refuse_chain(session: VmSession) -> bool:
     return len(session.chains) + len(session.refused_chains) < REFUSED_FACTOR * session.limits.chains
 
 
-def counted(number: int, what: str) -> str:
+def count_text(number: int, what: str) -> str:
     """`1 tensor`, `2 tensors`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
@@ -166,7 +166,7 @@ def check_names(directory: Directory, session: VmSession, given: Sequence[str], 
     more = new - sum(directory.publishers.get(name) is account for name in replaced)
     if more > 0 and account.names + more > quota:
         raise QuotaError(
-            f"{counted(more, 'name')} more: the session has published {account.names} of {quota}; "
+            f"{count_text(more, 'name')} more: the session has published {account.names} of {quota}; "
             "unpublish some, or raise the quota (names)"
         )
 

@@ -123,7 +123,7 @@ class RoutineHandlers:
         better = routine.improved or routine
         if better.runs >= self.patience and self.run_whole(session, better, outside, message):
             return
-        if better is not routine and are_apart(session, better.program, outside):
+        if better is not routine and passes_apply(session, better.program, outside):
             routine = better
         unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
         ids = RunIds(routine.program, outside, newest, unfolder.new)
@@ -211,7 +211,7 @@ class RoutineHandlers:
         return number
 
 
-def are_apart(session: VmSession, program: Program, outside: Sequence[int]) -> bool:
+def passes_apply(session: VmSession, program: Program, outside: Sequence[int]) -> bool:
     """Whether a run on these tensors may use the program after its passes.
 
     The passes assume the metas in the program, and that no tensor that is written appears twice among the parameters

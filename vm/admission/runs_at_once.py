@@ -32,7 +32,7 @@ from .at_once import (
     begin_failed,
     begin_write,
     bind_operand,
-    edges_met,
+    elided_edges,
     end_failed,
     keep_record,
     note_launched,
@@ -164,7 +164,7 @@ class RunsAtOnce:
         if buffers is None:
             return None
         device, residency, arrays, written = segment.plan.device, self.residency, operands.arrays, operands.written
-        met = () if device.launches is None else edges_met(operands.copies, written)
+        met = () if device.launches is None else elided_edges(operands.copies, written)
         traced: list[int] = []
         for copy in operands.copies:
             traced += (copy.id, copy.version)

@@ -210,7 +210,7 @@ class Segments:
         reads = [session.tensors.get(ids[variable]) for variable in recipe.reads]
         written = [session.tensors.get(ids[variable]) for variable in recipe.written]
         metas = [program.metas[variable] for variable in (*recipe.reads, *recipe.written)]
-        tensors = fitting(recipe, [*reads, *written], metas)
+        tensors = fitting_operands(recipe, [*reads, *written], metas)
         if tensors is None:
             return segment.turn_away("an operand was not as it was compiled for")
         if not self.has_room(session, device, segment, tensors, location):
@@ -345,7 +345,7 @@ class StampsEnd(InstructionEnd):
                 self.ring.keep_stamps(done.id, times)
 
 
-def fitting(recipe: Recipe, found: Sequence[VmTensor | None], metas: Sequence[Any]) -> list[VmTensor] | None:
+def fitting_operands(recipe: Recipe, found: Sequence[VmTensor | None], metas: Sequence[Any]) -> list[VmTensor] | None:
     """The operands; None if one is missing or has another meta, is not packed but must be, or is a target twice."""
     tensors = [tensor for tensor in found if tensor is not None]
     if len(tensors) < len(found) or any(t.meta is not meta for t, meta in zip(tensors, metas, strict=True)):

@@ -45,7 +45,7 @@ MOST_KNOWN_BLOCKS: Final = 64  # known blocks of a session beyond which released
 ADVICE: Final = "numpy() gives a copy on the host"
 
 
-class Lent(NamedTuple):
+class LentValue(NamedTuple):
     """A value in a block: its tensor, and the description of the block for the client."""
 
     tensor: VmTensor
@@ -148,7 +148,7 @@ class ShareHandler:
         target = Binding(copy, export, 0, export.strides)
         self.keep(session, export, target)
         answer = (block.number, block.handle, block.nbytes, meta.dtype.name, meta.shape)
-        self.note(session, base, Lent(export, answer))
+        self.note(session, base, LentValue(export, answer))
         instruction = self.scheduler.new_instruction(session, Opcode.COPY, "share", home, location)
         instruction.inputs, instruction.outputs = (source,), (target,)
         instruction.reads, instruction.writes = (source.copy,), (copy,)
@@ -184,7 +184,7 @@ class ShareHandler:
         except MetadataError as error:
             raise MetadataError(f"{error.message}; {ADVICE}") from None
 
-    def note(self, session: VmSession, base: VmTensor, lent: Lent) -> None:
+    def note(self, session: VmSession, base: VmTensor, lent: LentValue) -> None:
         """Remember a block, so that the session gets the same block for the same value."""
         blocks, key = session.gpu.blocks, key_of(base)
         if len(blocks) >= MOST_KNOWN_BLOCKS:

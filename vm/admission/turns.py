@@ -1,4 +1,4 @@
-"""A session's turn: as many of its messages as its share of time allows."""
+"""A session's turn: as many of its messages as the turn's limits of time and of answer bytes allow."""
 
 from __future__ import annotations
 

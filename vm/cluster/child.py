@@ -176,7 +176,7 @@ def bound_socket(path: Path) -> socket.socket:
     return made
 
 
-def ended_by(status: int) -> str:
+def end_text(status: int) -> str:
     """An exit status in words."""
     if status >= 0:
         return f"it ended with status {status}"

@@ -1,4 +1,8 @@
-"""Writes the configuration of a supervisor's daemon, as TOML."""
+"""Writes the configuration of a supervisor's daemon, as TOML: the operator's settings, and the node's own.
+
+The operator's settings override the defaults, but not the settings that make the node: its name, addresses, devices,
+files and incarnation.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The credentials of a cluster: its token and the clients' public keys, with one version for both.
+"""The credentials of a cluster: its token and the clients' public keys, with one version number for both.
 
-Only the latest version is valid.
+Credentials never change: each change makes a new object with the next version, and only the latest version is valid.
 """
 
 from __future__ import annotations

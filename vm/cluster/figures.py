@@ -1,4 +1,5 @@
-"""A node's figures for monitoring: their names, meanings and sources."""
+"""A node's figures for monitoring: names and meanings, and how each is read from the supervisor's row or from the
+daemon's status, which is missing while no daemon answers."""
 
 from __future__ import annotations
 

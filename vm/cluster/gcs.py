@@ -56,7 +56,7 @@ def call(host: str, port: int, token: str, seconds: float) -> GcsReply:
     deadline = time.monotonic() + seconds
     with socket.create_connection((host, port), seconds) as connection:
         connection.sendall(request(f"{host}:{port}", token))
-        return judged(frames(connection, deadline))
+        return outcome_of(frames(connection, deadline))
 
 
 def request(authority: str, token: str) -> bytes:
@@ -79,7 +79,7 @@ def request(authority: str, token: str) -> bytes:
     )
 
 
-def judged(received: Iterator[tuple[int, int, int, bytes]]) -> GcsReply:
+def outcome_of(received: Iterator[tuple[int, int, int, bytes]]) -> GcsReply:
     """The outcome that follows from the reply's frames."""
     first = next(received, None)
     if first is None or first[0] != SETTINGS:

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from ...interpreter.errors import TensordError
 from . import configuration, ports
-from .child import DaemonProcess, Start, ended_by
+from .child import DaemonProcess, Start, end_text
 from .home import Home, private
 from .lifecycle import Action, DaemonEvent, DaemonProcessState, Lifecycle, Patience
 from .members import LEFT, LOST, UP
@@ -185,7 +185,7 @@ class Keeper:
         self.devices, self.values, self.fingerprint = [], "", ""
         wanted = self.state in (DaemonProcessState.STOPPING, DaemonProcessState.RESTARTING)
         if not wanted:
-            self.note(f"supervisor: {ended_by(status)}")
+            self.note(f"supervisor: {end_text(status)}")
             self.failure = self._explained(status)
         self.take(DaemonEvent.EXITED)
 
@@ -193,7 +193,7 @@ class Keeper:
         """How a daemon ended, and why, if its output has a line with an error."""
         said = [line for _, line in self.lines if line.startswith(("tensord: ", "supervisor: cannot"))]
         last = said[-1].partition(": ")[2] if said else ""
-        return f"{ended_by(status)}{f': {last}' if last else ''}"
+        return f"{end_text(status)}{f': {last}' if last else ''}"
 
     def note(self, line: str) -> None:
         """Add a line to the log, and pass it on."""

@@ -42,7 +42,7 @@ def host_and_port(address: str) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
-def settle(address: str, environment: MutableMapping[str, str], ray: str) -> None:
+def settle_token(address: str, environment: MutableMapping[str, str], ray: str) -> None:
     """Make Ray use its token, if the Ray cluster at the address asks for one.
 
     `ray`: the version of Ray in this process.
@@ -132,13 +132,13 @@ def _own_token(address: str, environment: Mapping[str, str]) -> Token:
     mode = environment.get(MODE, "").lower()
     if mode not in ("", "token"):
         raise ClusterError(f"Ray at {address} asks for a token, but {MODE} is {mode!r} here: set {MODE}=token")
-    found = find(environment)
+    found = find_token(environment)
     if found is None:
         raise ClusterError(f"Ray at {address} asks for a token, but there is none here: {TOKEN_ADVICE}")
     return found
 
 
-def find(environment: Mapping[str, str]) -> Token | None:
+def find_token(environment: Mapping[str, str]) -> Token | None:
     """The token of this user, searched for as Ray does, in the same order; None if there is none."""
     if environment.get(TOKEN):
         return Token(environment[TOKEN].strip(), f"${TOKEN}")

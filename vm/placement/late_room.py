@@ -18,7 +18,7 @@ from ..model.lifecycle import PENDING
 from ..model.reason import REPLAN
 from ..model.session import Cause
 from ..model.tensor import Copy, Storage
-from ..scheduler.overdue import give_up, go_on
+from ..scheduler.overdue import continue_with_room, fail_for_memory
 from ..scheduler.scheduler import Scheduler
 from ..scheduler.wanted import Wanted
 from .tiers import Tiers
@@ -42,11 +42,11 @@ class LateRoom:
         instruction, nbytes, share = wanted
         if share:
             self.make_share(instruction, nbytes)
-            go_on(self.scheduler, instruction)
+            continue_with_room(self.scheduler, instruction)
         elif instruction.error is not None or instruction.retired or not is_stuck(instruction):
             return
         elif not self.replan(instruction, nbytes) and is_first(instruction):
-            give_up(self.scheduler, instruction, holders(instruction.device))
+            fail_for_memory(self.scheduler, instruction, holders(instruction.device))
 
     def make_share(self, instruction: Instruction, nbytes: int) -> None:
         """Make room in the session's share: evict its copies once the instructions admitted so far have used them."""

@@ -122,7 +122,7 @@ class Completion:
         self.ring.add(instruction, self.tick)
         self._leave(instruction)
         if instruction.origin:
-            self.tell(errors.whose(instruction) or self.system_session, instruction.error)
+            self.tell(errors.session_to_tell(instruction) or self.system_session, instruction.error)
         if instruction.failures is not None or instruction.traits.tolerant:
             for error in instruction.own_failures():
                 self.tell(instruction.author, error)

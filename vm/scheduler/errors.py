@@ -95,7 +95,7 @@ def is_among(error: TensordError, errors: Errors) -> bool:
     return any(error is other for other in errors)
 
 
-def whose(instruction: Instruction) -> VmSession | None:
+def session_to_tell(instruction: Instruction) -> VmSession | None:
     """The session to which an instruction's own error is reported: the instruction's author.
 
     An eviction is different: its author only needs room, and gets other room if the eviction fails. Such a failure is

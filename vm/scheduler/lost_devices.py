@@ -118,12 +118,12 @@ def give_up_copies(storages: Iterable[Storage], device: DeviceState, error: Tens
 
 def give_up(copy: Copy, storage: Storage, error: TensordError) -> None:
     """Remove the copy from the map if another copy has the version, else poison it."""
-    if copy.view is not None or any(survives(other) for other in others(storage, copy)):
+    if copy.view is not None or any(is_independent(other) for other in others(storage, copy)):
         forget(copy, storage)
     else:
         copy.poison = error
 
 
-def survives(copy: Copy) -> bool:
+def is_independent(copy: Copy) -> bool:
     """Whether the copy has the value, or will have it, without the lost device."""
     return copy.device.backend.lost is None and copy.is_or_will_be_valid

@@ -1,5 +1,5 @@
-"""Instructions whose wait is over: room was made or cannot be, a time limit has passed, or nodes may wait for each
-other.
+"""Ends the waits of instructions: memory was provided or cannot be, a time limit has passed, or nodes may wait for each
+other's memory in a circle.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .completion import Completion
 from .results import fail_next_result
 
 
-def go_on(scheduler: Completion, instruction: Instruction) -> None:
+def continue_with_room(scheduler: Completion, instruction: Instruction) -> None:
     """Go on with an instruction, once its session's share has as much room as possible."""
     if instruction.retired or instruction.error is not None:
         return
@@ -23,7 +23,7 @@ def go_on(scheduler: Completion, instruction: Instruction) -> None:
         scheduler.metas.resolve_wanting(instruction)
 
 
-def give_up(scheduler: Completion, instruction: Instruction, holders: str) -> None:
+def fail_for_memory(scheduler: Completion, instruction: Instruction, holders: str) -> None:
     """Fail an instruction whose memory cannot be provided: its next result, or the whole of it if it has not run.
 
     `holders`: as for `out_of_memory`.
@@ -48,7 +48,7 @@ def time_out(scheduler: Completion, instruction: Instruction) -> None:
     scheduler.tell(instruction.author, error)
 
 
-def break_waits(scheduler: Completion, before: int) -> bool:
+def break_deadlocks(scheduler: Completion, before: int) -> bool:
     """Break possible deadlocks between nodes with full memory; return whether any instruction was affected.
 
     Two nodes may wait for each other's memory, which neither can detect. So an instruction that has waited for

@@ -36,7 +36,7 @@ from ..reporting.answering import ClientInfo
 from ..runtime import Runtime
 from .access import zap
 from .access.guard import CHECK_INTERVAL, MemoryGuard
-from .access.listen_address import ListenGuards, guards
+from .access.listen_address import ListenGuards, listen_guards
 from .connections.front import Front
 from .connections.inbound import unadmitted
 from .connections.listener import Listener, PeerCredentials
@@ -49,7 +49,7 @@ from .exporter import CHECK_INTERVAL as EXPORTER_PERIOD
 from .exporter import Exporter, check_exporter, command_of
 from .loop import Loop
 from .peers import introduce, open_peers
-from .preflight import cannot_listen, doubts, look_after_kernels, open_runtime, warming_of
+from .preflight import cannot_listen, open_runtime, prepare_kernel_cache, start_warnings, warming_of
 from .process.instance import Instance, private
 from .process.logs import logging_to
 from .process.notify import Notifier
@@ -72,7 +72,7 @@ def run(config: Config) -> int:
     with ExitStack() as stack:
         received = stack.enter_context(signals())
         stack.enter_context(logging_to(config.log.file, level=config.log.level, form=config.log.format))
-        keepers = guards(config.listen, config.security.server_secret, config.security.allow)
+        keepers = listen_guards(config.listen, config.security.server_secret, config.security.allow)
         for address in config.listen:
             stack.enter_context(Instance(address))
         notifier = Notifier()
@@ -96,7 +96,7 @@ class Service:
         check_exporter(config)
         for plugin in load(config.plugins):
             log.info("plugin", **plugin.row)
-        self.kernels = look_after_kernels(config, kernel_cache.store_kernels_in)
+        self.kernels = prepare_kernel_cache(config, kernel_cache.store_kernels_in)
         self.peers = open_peers(config)
         self.open(keepers)
         self.registry = registry = registry_of(config, self.runtime, self.shares.sessions)
@@ -224,7 +224,7 @@ class Service:
         if self.shares.short:
             limit = descriptor_limit()
             log.warning("few open files: a burst of connections could end us", limit=limit, more=self.shares.short)
-        for doubt in doubts(self.config):
+        for doubt in start_warnings(self.config):
             log.warning(doubt)
         log.info("serving", address=addresses, pid=os.getpid(), devices=list(self.runtime.devices))
         self.notifier.ready(f"serving on {addresses}")

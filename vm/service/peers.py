@@ -84,7 +84,7 @@ def check_peers(config: Config) -> None:
         raise cannot_take(config.cluster.values, error) from None
 
 
-def doubts_about_peers(config: Config) -> list[str]:
+def peer_warnings(config: Config) -> list[str]:
     """Warnings about questionable settings of a cluster, with which a daemon still starts."""
     cluster = config.cluster
     if not config.node:

@@ -23,14 +23,14 @@ from ...streams.links.link import Links
 from ...streams.stream import Sink
 from ..engine import INLINE_WORK
 from ..runtime import Runtime
-from .access.listen_address import ListenAddress, guards
+from .access.listen_address import ListenAddress, listen_guards
 from .descriptors import require_least
 from .exporter import check_exporter
-from .peers import check_peers, doubts_about_peers
+from .peers import check_peers, peer_warnings
 from .process.errors import StartError
 from .process.instance import check_directories
 from .process.logs import logging_to
-from .restored import found_in
+from .restored import generation_to_restore
 from .settings.checks import available_memory
 from .settings.config import Config, LogConfig
 from .warming import DaemonWarming
@@ -42,13 +42,13 @@ def check(config: Config) -> None:
     """StartError or OSError, with the reason, if a daemon could not start."""
     require_least()
     check_log(config.log)
-    for address in guards(config.listen, config.security.server_secret, config.security.allow).addresses:
+    for address in listen_guards(config.listen, config.security.server_secret, config.security.allow).addresses:
         check_directories(address.address)
         check_port(address)
     check_peers(config)
     check_exporter(config)
-    look_after_kernels(config, kernel_cache.check)
-    found_in(config)
+    prepare_kernel_cache(config, kernel_cache.check)
+    generation_to_restore(config)
     runtime = open_runtime(config, lambda _tasks: None)
     try:
         warming_of(config, runtime)
@@ -56,7 +56,7 @@ def check(config: Config) -> None:
         runtime.close(CLOSE_TIMEOUT)
 
 
-def doubts(config: Config) -> list[str]:
+def start_warnings(config: Config) -> list[str]:
     """Warnings about questionable settings, with which a daemon still starts, such as more memory than there is."""
     most = available_memory()
     asked = {"the daemon (memory)": config.memory}
@@ -75,7 +75,7 @@ def doubts(config: Config) -> list[str]:
         warnings += [
             f"{name} is for clients over tcp, but no address is tcp" for name, given in unused.items() if given
         ]
-    return warnings + doubts_about_peers(config)
+    return warnings + peer_warnings(config)
 
 
 def check_log(log: LogConfig) -> None:
@@ -120,7 +120,7 @@ def cannot_listen(address: str, number: int | None) -> StartError:
     return StartError(f"cannot listen on {address}: {os.strerror(number or errno.EIO)}")
 
 
-def look_after_kernels(config: Config, act: Callable[[Path], None]) -> str:
+def prepare_kernel_cache(config: Config, act: Callable[[Path], None]) -> str:
     """Check or make the directory of compiled kernels before CuPy is imported; return its path, or "" if not needed.
 
     StartError if the directory cannot be used. `act`: the function that checks or makes it.

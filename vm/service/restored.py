@@ -28,12 +28,12 @@ from .settings.config import Config
 MOST_LINES: Final = 5  # lines of one kind in the log
 
 
-def found_in(config: Config) -> FoundGeneration | None:
+def generation_to_restore(config: Config) -> FoundGeneration | None:
     """The generation to restore; None if none is configured, or none was ever written. Changes nothing.
 
     StartError if checkpoints cannot be read, or, with `restore_strict`, if anything is damaged.
     """
-    path, strict = source(config), config.restore_strict
+    path, strict = directory_to_restore(config), config.restore_strict
     if path is None:
         return None
     if is_unwritten(path):
@@ -46,11 +46,11 @@ def found_in(config: Config) -> FoundGeneration | None:
         without = "start without it" if config.restore is not None else "move it away"
         raise StartError(f"{error.message}; {without} to serve all the same") from None
     if strict:
-        refuse_damage({**{f"generation {n}": why for n, why in found.notes.items()}, **found.damaged}, path)
+        check_damage({**{f"generation {n}": why for n, why in found.notes.items()}, **found.damaged}, path)
     return found
 
 
-def source(config: Config) -> Path | None:
+def directory_to_restore(config: Config) -> Path | None:
     """The directory to restore: `restore`, or else the directory of durable names, which survive a restart.
 
     StartError if durable names of an earlier run would be left out, or if `restore_strict` has nothing to apply to.
@@ -85,7 +85,7 @@ def is_unwritten(path: Path) -> bool:
     return not there or (FORMAT_FILE in there and not any(map(generation_of, there)))
 
 
-def refuse_damage(failed: Mapping[str, str], path: Path) -> None:
+def check_damage(failed: Mapping[str, str], path: Path) -> None:
     """StartError that names some of the damaged names, if there are any."""
     if failed:
         some = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items())[:MOST_LINES])
@@ -105,9 +105,10 @@ def hold_durable(engine: Engine) -> None:
 
 
 def restore(engine: Engine, config: Config) -> None:
-    """Publish the names to restore, and log what differs from the checkpoint. StartError as in `found_in`."""
+    """Publish the names to restore, and log what differs from the checkpoint. StartError as in
+    `generation_to_restore`."""
     began = monotonic()
-    found = found_in(config)
+    found = generation_to_restore(config)
     if found is None:
         if config.restore is not None:
             log.warning("nothing to restore: no checkpoint was ever written there", directory=str(config.restore))
@@ -117,9 +118,9 @@ def restore(engine: Engine, config: Config) -> None:
     except TensordError as error:
         raise StartError(f"{found.reader.path}: {error.message}") from None
     if config.restore_strict:
-        refuse_damage(report["failed"], found.reader.path)
-    tell(report, engine)
-    tell_of_plugins(found)
+        check_damage(report["failed"], found.reader.path)
+    log_report(report, engine)
+    log_plugins(found)
     log.info(
         "restored",
         directory=report["directory"],
@@ -130,7 +131,7 @@ def restore(engine: Engine, config: Config) -> None:
     )
 
 
-def tell(report: Mapping[str, Any], engine: Engine) -> None:
+def log_report(report: Mapping[str, Any], engine: Engine) -> None:
     """Log damaged generations, unrestored names and missing devices, a few lines of each kind."""
     message = "a generation of the checkpoint is damaged; an older one is restored"
     warn(message, ({"generation": n, "error": why} for n, why in report["notes"].items()))
@@ -149,7 +150,7 @@ def tell(report: Mapping[str, Any], engine: Engine) -> None:
     )
 
 
-def tell_of_plugins(found: FoundGeneration) -> None:
+def log_plugins(found: FoundGeneration) -> None:
     """Log the plugins and own ops that differ from those with which names were written, and the names."""
     warn(
         "names were written with another plugin or op than there is here; what they do may differ",

@@ -42,13 +42,13 @@ def on_a_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def reached(ray: str | None, name: str) -> Iterator[None]:
     """A connection to Ray. NoDaemon without the extra, and if nothing listens; ClusterError if Ray refuses."""
-    from ....vm.cluster.tokens import settle
+    from ....vm.cluster.tokens import settle_token
 
     version = check_installed()
     named = ray or os.environ.get("RAY_ADDRESS", "")
     check_address(named)
     address = address_here() if named in ("", "auto") else named
-    settle(address, os.environ, version)
+    settle_token(address, os.environ, version)
     if address.startswith(LOOPBACK):
         # Otherwise Ray, which reads the variable when it is imported, would use another address of this host.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")

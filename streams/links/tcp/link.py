@@ -107,7 +107,7 @@ class TcpLink:
         if at_once is not None:
             self._write_now(*at_once)
         if calls:
-            make(calls)
+            make_calls(calls)
 
     def _take_frames(self) -> tuple[Connection, bytes, int] | None:
         """The frames to write on this thread while the writer is idle, which saves waking it. Everything else is left
@@ -169,7 +169,7 @@ class TcpLink:
             self._lost = error
             calls = self._protocol.broken(error)
             self._cut()
-        make(calls)
+        make_calls(calls)
 
     def join(self, timeout: float) -> bool:
         """Wait for the thread of a lost link; False if it has not ended in time."""
@@ -185,7 +185,7 @@ class TcpLink:
             self._why = why
             calls = self._protocol.broken(self._error()) if self._protocol.up else []
             self._cut()
-        make(calls)
+        make_calls(calls)
         self._report("a link is broken", why)
 
     def _cut(self) -> None:
@@ -307,7 +307,7 @@ class TcpLink:
                     self._writing = False
                     calls = protocol.written(out.half)
                 if calls:
-                    make(calls)
+                    make_calls(calls)
 
     def _is_due(self, life: int) -> bool:
         """Return whether the writer has something to do."""
@@ -341,7 +341,7 @@ class TcpLink:
                 return
             error = node_lost(self.node, f"it cannot be reached: {self._why or 'its connection does not come back'}")
             calls = self._protocol.broken(error)
-        make(calls)
+        make_calls(calls)
 
     # -- the reader ----------------------------------------------------------------------------------------------------
 
@@ -358,7 +358,7 @@ class TcpLink:
             self._broke(why, life)
             with self._lock:
                 calls = self._protocol.let_go()
-            make(calls)
+            make_calls(calls)
 
     def _frames(self, connection: Connection, life: int) -> None:
         protocol, header = self._protocol, memoryview(bytearray(HEADER.size))
@@ -388,10 +388,10 @@ class TcpLink:
             if at_once is not None:
                 self._write_now(*at_once)
             if calls:
-                make(calls)
+                make_calls(calls)
 
 
-def make(calls: list[Any]) -> None:
+def make_calls(calls: list[Any]) -> None:
     """Make calls that became due under the lock. An error in a call is the machine's alone."""
     for told, error in calls:
         try:

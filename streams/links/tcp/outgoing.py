@@ -1,4 +1,4 @@
-"""What a link has to write besides pieces of values: frames, and notices, which outlive a connection.
+"""The frames that a link has to write, and its notices, which outlive a connection. `sender` has the pieces of values.
 
 A notice says that a half has ended here while its other half may still begin. A notice is kept until the peer has noted
 it, and is sent again on the next connection.
@@ -43,7 +43,7 @@ class OutgoingFrames:
         self._noted = 0  # the newest notice that the peer was told we noted
 
     def owes_note(self) -> bool:
-        """Has the peer given notices of which it does not know yet that they have come?"""
+        """Return whether the peer must still be told that its newest notices have arrived."""
         return self._heard > self._noted
 
     def connected(self) -> None:

@@ -32,7 +32,7 @@ class Tls(NamedTuple):
 
 
 class Connection:
-    """Reads and writes whole buffers. `_ahead`: what was read, and not asked for yet."""
+    """Reads and writes whole buffers. `_ahead`: bytes that were read beyond the last request."""
 
     def __init__(self, inner: Any, patience: float, *, tls: bool) -> None:
         self._inner = inner

@@ -406,16 +406,16 @@ def test_no_piece_has_one_element(step: int) -> None:
 
 def test_what_kernels_keep_between_calls_is_bounded_for_all_of_them_together() -> None:
     sizes = [1, *[PIECE_BYTES] * MOST_SCRATCH_BLOCKS, 2 * PIECE_BYTES, MOST_SCRATCH_BYTES + 1]
-    scratch = [fused_kernel.taken(size) for size in sizes]
+    scratch = [fused_kernel.take_scratch(size) for size in sizes]
     assert all(memory.size >= size for memory, size in zip(scratch, sizes, strict=True))
     for memory in scratch:
-        fused_kernel.give_back(memory)
+        fused_kernel.return_scratch(memory)
     assert len(fused_kernel.SPARE_SCRATCH) == MOST_SCRATCH_BLOCKS
     assert max(memory.size for memory in fused_kernel.SPARE_SCRATCH) <= MOST_SCRATCH_BYTES
 
 
 def test_a_kernel_uses_the_scratch_of_another_again() -> None:
     fused_kernel.SPARE_SCRATCH.clear()
-    memory = fused_kernel.taken(10)
-    fused_kernel.give_back(memory)
-    assert fused_kernel.taken(PIECE_BYTES) is memory
+    memory = fused_kernel.take_scratch(10)
+    fused_kernel.return_scratch(memory)
+    assert fused_kernel.take_scratch(PIECE_BYTES) is memory

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tensord.vm.cluster.child import BOUND_SCRIPT, Child, ended_by
+from tensord.vm.cluster.child import BOUND_SCRIPT, Child, end_text
 
 LIMIT = 20.0
 NOTIFIES = """
@@ -118,6 +118,6 @@ def test_what_is_bound_to_a_parent_that_is_gone_does_not_begin():
 
 
 def test_exit_statuses_are_told_in_words():
-    assert ended_by(1) == "it ended with status 1"
-    assert ended_by(-9) == "SIGKILL ended it"
-    assert ended_by(-200) == "signal 200 ended it"
+    assert end_text(1) == "it ended with status 1"
+    assert end_text(-9) == "SIGKILL ended it"
+    assert end_text(-200) == "signal 200 ended it"

@@ -17,7 +17,7 @@ from tensord.vm.cluster.gcs import (
     CallOutcome,
     call,
     frames,
-    judged,
+    outcome_of,
     request,
 )
 
@@ -30,7 +30,7 @@ def refusal(code):
 
 
 def answer(*received):
-    return judged(iter(received)).answer
+    return outcome_of(iter(received)).answer
 
 
 HELLO = (SETTINGS, 0, 0, b""), (8, 0, 0, b"\0\0\0\5"), (SETTINGS, ENDS, 0, b"")
@@ -42,9 +42,9 @@ def test_a_reply_means_that_the_caller_was_let_in():
 
 def test_versions_are_read_from_the_reply_and_are_none_where_it_has_none():
     told = b'\0\0\0\0T\n\0\x12P{"ray_version": "2.60.0", "python_version": "3.11.2", "ray_init_cluster": false}'
-    reply = judged(iter((*HELLO, (DATA, 0, 1, told))))
+    reply = outcome_of(iter((*HELLO, (DATA, 0, 1, told))))
     assert reply == (CallOutcome.ADMITTED, {"ray": "2.60.0", "python": "3.11.2"})
-    assert judged(iter((*HELLO, *REPLY))).versions == {}
+    assert outcome_of(iter((*HELLO, *REPLY))).versions == {}
 
 
 def test_a_refusal_is_told_from_a_service_without_that_call_and_from_other_errors():

@@ -38,14 +38,14 @@ def gcs(monkeypatch, tmp_path):
 
 def refused(environment):
     with pytest.raises(ClusterError) as caught:
-        tokens.settle(ADDRESS, environment, HERE)
+        tokens.settle_token(ADDRESS, environment, HERE)
     return caught.value.message
 
 
 def test_a_ray_without_tokens_is_asked_once_and_nothing_changes(gcs):
     gcs.wants = ""
     environment: dict[str, str] = {}
-    tokens.settle(ADDRESS, environment, HERE)
+    tokens.settle_token(ADDRESS, environment, HERE)
     assert (gcs.asked, environment) == ([""], {})
     assert not tokens.asks_for_token(ADDRESS, {"RAY_AUTH_MODE": "token"})
 
@@ -76,7 +76,7 @@ def test_the_right_token_is_used_wherever_it_lies(tmp_path):
     (tmp_path / ".ray" / "auth_token").write_text(f"{RIGHT}\n")
     for given in ({}, {"RAY_AUTH_TOKEN": RIGHT}, {"RAY_AUTH_MODE": "TOKEN"}):
         environment = dict(given)
-        tokens.settle(ADDRESS, environment, HERE)
+        tokens.settle_token(ADDRESS, environment, HERE)
         assert environment["RAY_AUTH_MODE"].lower() == "token"
         assert tokens.asks_for_token(ADDRESS, environment)
 
@@ -85,7 +85,7 @@ def test_what_is_no_ray_and_where_nobody_listens(monkeypatch):
     monkeypatch.setattr(tokens, "call", lambda *_: GcsReply(CallOutcome.FOREIGN))
     assert "the process at 127.0.0.1:6379 is not a Ray cluster" in refused({})
     monkeypatch.setattr(tokens, "call", lambda *_: GcsReply(CallOutcome.UNKNOWN))
-    tokens.settle(ADDRESS, {}, HERE)
+    tokens.settle_token(ADDRESS, {}, HERE)
     assert tokens.asks_for_token(ADDRESS, {"RAY_AUTH_MODE": "token"})
     assert not tokens.asks_for_token(ADDRESS, {})
 
@@ -94,14 +94,14 @@ def test_what_is_no_ray_and_where_nobody_listens(monkeypatch):
 
     monkeypatch.setattr(tokens, "call", none)
     with pytest.raises(NoDaemon, match=r"is running at 127.0.0.1:6379 \(it does not answer\): start one"):
-        tokens.settle(ADDRESS, {}, HERE)
+        tokens.settle_token(ADDRESS, {}, HERE)
 
 
 def test_a_ray_that_only_rays_own_code_reaches_is_left_to_it(gcs):
     for own in ({"RAY_USE_TLS": "1"}, {"RAY_ENABLE_K8S_TOKEN_AUTH": "true"}):
-        tokens.settle(ADDRESS, own, HERE)
+        tokens.settle_token(ADDRESS, own, HERE)
         assert tokens.asks_for_token(ADDRESS, {**own, "RAY_AUTH_MODE": "token"})
-    tokens.settle("auto", {}, HERE)
+    tokens.settle_token("auto", {}, HERE)
     assert gcs.asked == []
 
 
@@ -137,4 +137,4 @@ def test_another_ray_or_python_is_told_with_both_versions():
 @pytest.mark.usefixtures("gcs")
 def test_versions_are_compared_once_the_caller_is_let_in():
     with pytest.raises(ClusterError, match=r"ray 2.60.0 there and 2.59.0 here"):
-        tokens.settle(ADDRESS, {"RAY_AUTH_TOKEN": RIGHT}, "2.59.0")
+        tokens.settle_token(ADDRESS, {"RAY_AUTH_TOKEN": RIGHT}, "2.59.0")

@@ -16,7 +16,7 @@ import pytest
 import tensord as td
 from tensord.interpreter.wire.members import member_of
 from tensord.vm.service import certificates
-from tensord.vm.service.peers import PeerLinks, check_peers, doubts_about_peers, introduce
+from tensord.vm.service.peers import PeerLinks, check_peers, introduce, peer_warnings
 from tensord.vm.service.preflight import open_runtime
 from tensord.vm.service.process.errors import StartError
 from tensord.vm.service.settings.config import Config, load
@@ -104,7 +104,7 @@ def test_a_port_that_is_taken_is_told_and_the_next_of_a_range_is_used():
     ],
 )
 def test_doubts(given, doubt):
-    found = doubts_about_peers(load(None, given))
+    found = peer_warnings(load(None, given))
     assert len(found) == (doubt is not None)
     assert doubt is None or doubt in found[0]
 

@@ -227,15 +227,15 @@ def test_more_memory_than_there_is_makes_doubts(
     home: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], told: list[str]
 ) -> None:
     monkeypatch.setattr(preflight, "available_memory", lambda: 8 << 30)
-    found = preflight.doubts(given(home, **({"memory": "1 GiB"} | settings)))
+    found = preflight.start_warnings(given(home, **({"memory": "1 GiB"} | settings)))
     assert found == [f"{each}, and this machine or its control group has 8 GiB: set it lower" for each in told]
 
 
 def test_what_only_clients_over_tcp_need_makes_doubts_without_tcp(home: Path) -> None:
     (home / "models").mkdir()
     settings: dict[str, Any] = {"files": [str(home / "models")], "memory": "1 GiB"}
-    assert preflight.doubts(given(home, **settings)) == ["files is for clients over tcp, but no address is tcp"]
-    assert preflight.doubts(given(home, addresses=["tcp://127.0.0.1:7700"], **settings)) == []
+    assert preflight.start_warnings(given(home, **settings)) == ["files is for clients over tcp, but no address is tcp"]
+    assert preflight.start_warnings(given(home, addresses=["tcp://127.0.0.1:7700"], **settings)) == []
 
 
 def test_a_daemon_with_doubts_says_so_at_its_start(tmp_path: Path) -> None:

@@ -150,6 +150,8 @@ def test_a_device_that_is_not_there_is_found_by_the_check_and_by_serve(
 
 
 def test_a_list_for_no_device_makes_a_doubt() -> None:
-    assert "warm is for devices that compile kernels" in "".join(preflight.doubts(load(None, {"warm": ["add"]})))
+    assert "warm is for devices that compile kernels" in "".join(
+        preflight.start_warnings(load(None, {"warm": ["add"]}))
+    )
     fine = load(None, {"warm": ["add"], "devices": ["cpu:0", {"name": "sim:0", "launches": True}]})
-    assert preflight.doubts(fine) == []
+    assert preflight.start_warnings(fine) == []

@@ -1,4 +1,5 @@
-"""Finds, lists and asks the supervisors of a cluster, from an operator's process. Ray's errors become tensord's."""
+"""Finds, lists and asks the supervisors of a cluster, from an operator's process. Ray's errors become
+`ClusterError`s."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def connected(address: str, namespace: str) -> Iterator[None]:
         raise ClusterError(f"Ray at {address} does not accept a connection: {first_line(error)}") from None
     except (RayError, ValueError, OSError) as error:
         raise ClusterError(f"Ray at {address} does not accept a connection: {first_line(error)}") from None
-    silence()
+    silence_events()
     try:
         check_token(ray.nodes(), asks=asks_for_token(ray.get_runtime_context().gcs_address, os.environ))
         yield
@@ -54,7 +55,7 @@ def connected(address: str, namespace: str) -> Iterator[None]:
         ray.shutdown()
 
 
-def silence() -> None:
+def silence_events() -> None:
     """Keep Ray from printing events of the cluster among a command's output."""
     with suppress(ImportError):  # an internal of Ray; without it there is only more output
         from ray._private import worker
@@ -64,8 +65,8 @@ def silence() -> None:
 
 def first_line(error: BaseException, lines: int = 1) -> str:
     """The beginning of an error's message, on one line."""
-    said = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(said[:lines])[:300] or type(error).__name__
+    texts = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(texts[:lines])[:300] or type(error).__name__
 
 
 # -- supervisors -------------------------------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ def supervisors() -> dict[str, Any]:
     return found
 
 
-def running(namespace: str) -> dict[str, Any]:
+def running_supervisors(namespace: str) -> dict[str, Any]:
     """The supervisors of a cluster that is up. ClusterError if no cluster is up."""
     found = supervisors()
     if not found:
@@ -91,9 +92,9 @@ def running(namespace: str) -> dict[str, Any]:
     return found
 
 
-def chosen(namespace: str, nodes: Sequence[str]) -> dict[str, Any]:
+def supervisors_named(namespace: str, nodes: Sequence[str]) -> dict[str, Any]:
     """The supervisors of these nodes, or all if none are named. ClusterError if a node does not exist."""
-    found = running(namespace)
+    found = running_supervisors(namespace)
     for node in nodes:
         if node not in found:
             raise ClusterError(f"unknown node {node!r}; nodes: {', '.join(found)}")
@@ -135,7 +136,7 @@ def _answer(reference: Any) -> Any:
         return error
 
 
-def said(error: BaseException) -> str:
+def failure_reason(error: BaseException) -> str:
     """Why a supervisor has not answered, in short."""
     cause = error.cause if isinstance(error, RayTaskError) else error
     if isinstance(cause, TensordError):
@@ -145,11 +146,11 @@ def said(error: BaseException) -> str:
     if isinstance(error, ActorUnavailableError):
         return "its supervisor is being restarted, or waits for a node of Ray"
     if isinstance(error, ActorDiedError):
-        return f"its supervisor could not be started: {explained(error)}"
+        return f"its supervisor could not be started: {short_report(error)}"
     return first_line(cause if isinstance(cause, BaseException) else error)
 
 
-def explained(error: BaseException) -> str:
+def short_report(error: BaseException) -> str:
     """The last line of a long report by Ray, which names the exception, and a hint if the cause is known."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     last = lines[-1] if lines else type(error).__name__
@@ -163,4 +164,4 @@ def ask(handle: Any, method: str, *arguments: Any, seconds: float = ANSWER_TIMEO
     try:
         return ray.get(getattr(handle, method).remote(*arguments), timeout=seconds)
     except RayError as error:
-        raise ClusterError(said(error)) from None
+        raise ClusterError(failure_reason(error)) from None

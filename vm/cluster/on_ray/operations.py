@@ -21,7 +21,7 @@ from ..specification import Specification, gpus_of
 from ..supervisor import Ask
 from . import placing
 from .actor import SupervisorActor
-from .cluster import answers, ask, chosen, rows_of, running, said, supervisors
+from .cluster import answers, ask, failure_reason, rows_of, running_supervisors, supervisors, supervisors_named
 from .placing import Bundle
 
 OnProgress: TypeAlias = Callable[[str, str], None]
@@ -166,7 +166,7 @@ def _row_of(node: str, reference: Any) -> dict[str, Any]:
     """The row of a node that is starting. ClusterError if it will not come up."""
     (row,) = answers({node: reference}).values()
     if isinstance(row, BaseException):
-        raise ClusterError(f"{node}: {said(row)}")
+        raise ClusterError(f"{node}: {failure_reason(row)}")
     if row["version"] != version():
         raise ClusterError(
             f"{node} ({row['host']}) has tensord {row['version']}, and this is {version()}: install the same version "
@@ -199,9 +199,9 @@ def _remove(made: Mapping[str, Any], namespace: str) -> None:
 
 def down(namespace: str, nodes: Sequence[str], on_progress: OnProgress) -> list[str]:
     """End these nodes, or all; each daemon has its grace period. Returns their names."""
-    leaving = chosen(namespace, nodes)
+    leaving = supervisors_named(namespace, nodes)
     there = rows_of(leaving)
-    wrong = {node: said(row) for node, row in there.items() if not _is_row(row)}
+    wrong = {node: failure_reason(row) for node, row in there.items() if not _is_row(row)}
     wrong |= _wish({node: one for node, one in leaving.items() if node not in wrong}, DaemonEvent.STOP)
     for node, error in wrong.items():
         on_progress(node, f"killed: {error}" if error else "stopping")
@@ -214,7 +214,7 @@ def drain(namespace: str, nodes: Sequence[str], seconds: float, on_progress: OnP
 
     Returns their names.
     """
-    leaving = chosen(namespace, nodes)
+    leaving = supervisors_named(namespace, nodes)
     for node, error in _wish(leaving, DaemonEvent.DRAIN, seconds).items():
         if error:
             raise ClusterError(error)
@@ -226,7 +226,7 @@ def drain(namespace: str, nodes: Sequence[str], seconds: float, on_progress: OnP
 def _wish(handles: Mapping[str, Any], event: DaemonEvent, seconds: float | None = None) -> dict[str, str]:
     """Send the same request to several supervisors. Returns for each node why that failed; "" if it did not."""
     answered = answers({node: one.wish.remote(str(event), seconds) for node, one in handles.items()})
-    return {node: said(one) if isinstance(one, BaseException) else "" for node, one in answered.items()}
+    return {node: failure_reason(one) if isinstance(one, BaseException) else "" for node, one in answered.items()}
 
 
 def _leave(
@@ -277,7 +277,7 @@ def restart(
     ClusterError for the first that does not come back; the daemons after it are not restarted.
     """
     rows = {}
-    for node, handle in chosen(namespace, nodes).items():
+    for node, handle in supervisors_named(namespace, nodes).items():
         before = ask(handle, "row")["incarnation"]
         on_progress(node, "restarting")
         if rotate:
@@ -306,7 +306,7 @@ def _await_back(node: str, handle: Any, before: int, timeout: float) -> dict[str
 
 def admit(namespace: str, change: Callable[[ClusterCredentials], ClusterCredentials]) -> ClusterCredentials:
     """Change the credentials on all nodes. ClusterError that names the nodes which could not be changed."""
-    handles = running(namespace)
+    handles = running_supervisors(namespace)
     found = answers({node: one.specification.remote() for node, one in handles.items()})
     known = [ClusterCredentials.from_plain(one[1]) for one in found.values() if _is_row(one)]
     if not known:
@@ -321,7 +321,9 @@ def admit(namespace: str, change: Callable[[ClusterCredentials], ClusterCredenti
 
 def specification(namespace: str) -> tuple[Specification, ClusterCredentials]:
     """The settings that the nodes of a cluster share, and its credentials."""
-    for answer in answers({node: one.specification.remote() for node, one in running(namespace).items()}).values():
+    for answer in answers(
+        {node: one.specification.remote() for node, one in running_supervisors(namespace).items()}
+    ).values():
         if _is_row(answer):
             return Specification.from_plain(answer[0]), ClusterCredentials.from_plain(answer[1])
     raise ClusterError("no supervisor answers: tensord cluster status")
@@ -332,10 +334,12 @@ def status(namespace: str) -> list[dict[str, Any]]:
 
     If a supervisor does not answer, its node counts as lost, and the row is what others remember.
     """
-    handles = running(namespace)
+    handles = running_supervisors(namespace)
     found = rows_of(handles)
     remembered = {entry["node"]: entry for row in found.values() if _is_row(row) for entry in row["members"]}
     return [
-        row if _is_row(row) else {**remembered.get(node, {}), "node": node, "state": "lost", "wrong": said(row)}
+        row
+        if _is_row(row)
+        else {**remembered.get(node, {}), "node": node, "state": "lost", "wrong": failure_reason(row)}
         for node, row in found.items()
     ]

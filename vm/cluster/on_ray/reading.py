@@ -9,7 +9,7 @@ from typing import Any, Final
 import ray
 
 from ..configuration import bracketed
-from .cluster import ANSWER_TIMEOUT, answers, chosen, running, said
+from .cluster import ANSWER_TIMEOUT, answers, failure_reason, running_supervisors, supervisors_named
 
 HOLD_TIMEOUT: Final = 10.0  # how many seconds a supervisor waits for new lines before it answers
 CONNECT_TIMEOUT: Final = 3.0  # the time limit for a connection between two nodes, in seconds
@@ -21,11 +21,11 @@ def lines(namespace: str, nodes: Sequence[str], count: int, *, follow: bool) -> 
 
     ClusterError without a cluster.
     """
-    handles = chosen(namespace, nodes)
+    handles = supervisors_named(namespace, nodes)
     last = dict.fromkeys(handles, 0)
     for node, found in answers({node: one.log.remote(0, 0.0) for node, one in handles.items()}).items():
         if isinstance(found, BaseException):
-            yield node, f"(no log: {said(found)})"
+            yield node, f"(no log: {failure_reason(found)})"
             continue
         for last[node], line in found[max(len(found) - count, 0) :]:
             yield node, line
@@ -36,7 +36,7 @@ def lines(namespace: str, nodes: Sequence[str], count: int, *, follow: bool) -> 
             node = asked.pop(reference)
             (found,) = answers({node: reference}).values()
             if isinstance(found, BaseException):
-                yield node, f"(no more: {said(found)})"
+                yield node, f"(no more: {failure_reason(found)})"
                 continue
             for last[node], line in found:
                 yield node, line
@@ -45,13 +45,13 @@ def lines(namespace: str, nodes: Sequence[str], count: int, *, follow: bool) -> 
 
 def statuses(namespace: str) -> dict[str, Mapping[str, Any]]:
     """The status of each daemon that answers."""
-    found = answers({node: one.status.remote() for node, one in running(namespace).items()})
+    found = answers({node: one.status.remote() for node, one in running_supervisors(namespace).items()})
     return {node: row for node, row in found.items() if not isinstance(row, BaseException)}
 
 
 def connections(namespace: str, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], float | str]:
     """For each pair of nodes and each port: how long a connection takes, or why it fails."""
-    handles = running(namespace)
+    handles = running_supervisors(namespace)
     asked = {}
     for here in rows:
         for there in rows:
@@ -63,7 +63,7 @@ def connections(namespace: str, rows: Sequence[Mapping[str, Any]]) -> dict[tuple
                         host.strip("[]"), int(port), CONNECT_TIMEOUT
                     )
     found = answers(asked, CONNECT_TIMEOUT + ANSWER_TIMEOUT)  # type: ignore[arg-type]  # keys may be of any type
-    return {key: said(one) if isinstance(one, BaseException) else one for key, one in found.items()}  # type: ignore[misc]
+    return {key: failure_reason(one) if isinstance(one, BaseException) else one for key, one in found.items()}  # type: ignore[misc]
 
 
 def endpoints(row: Mapping[str, Any]) -> list[str]:
@@ -83,7 +83,7 @@ def scraped() -> list[str]:
 
 def clocks(namespace: str) -> dict[str, tuple[float, float]]:
     """By how many seconds each node's clock is ahead of this one, and the error: half of the shortest round trip."""
-    return {node: offset(handle) for node, handle in running(namespace).items()}
+    return {node: offset(handle) for node, handle in running_supervisors(namespace).items()}
 
 
 def offset(handle: Any) -> tuple[float, float]:

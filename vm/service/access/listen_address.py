@@ -41,7 +41,7 @@ class ListenGuards:
     gatekeeper: zap.Gatekeeper
 
 
-def guards(listen: Iterable[str], secret: Path | None, allow: Path | None) -> ListenGuards:
+def listen_guards(listen: Iterable[str], secret: Path | None, allow: Path | None) -> ListenGuards:
     """The addresses to listen on, and their gatekeeper. `secret`: the daemon's key file; `allow`: the clients' keys.
 
     StartError if an address is reachable from other machines and there are no keys, or if the keys are unusable.

@@ -1,4 +1,5 @@
-"""Checks of single values in a configuration. Each returns the typed value, or raises ValueError(allowed values)."""
+"""Checks of single values in a configuration. Each returns the typed value, or raises a ValueError whose message names
+the allowed values."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import pytest
 import tensord as td
 from tensord.client.cli.doctor.findings import installed
 from tensord.vm.cluster.errors import ClusterError
-from tensord.vm.cluster.tokens import asks_for_token, settle
+from tensord.vm.cluster.tokens import asks_for_token, settle_token
 
 from .two_nodes import TOKEN, TwoNodes, parent_of
 
@@ -93,10 +93,10 @@ def ray_refuses_callers_without_its_token_and_that_is_told_at_once(nodes):
     address = nodes.environment["RAY_ADDRESS"]
     for given, told in ({"RAY_AUTH_TOKEN": "wrong"}, "not accept the token of"), ({}, "there is none here"):
         with pytest.raises(ClusterError, match=told):
-            settle(address, {"RAY_AUTH_TOKEN_PATH": str(nodes.home / "no file"), **given}, RAY)
-    settle(address, {"RAY_AUTH_TOKEN": TOKEN}, RAY)
+            settle_token(address, {"RAY_AUTH_TOKEN_PATH": str(nodes.home / "no file"), **given}, RAY)
+    settle_token(address, {"RAY_AUTH_TOKEN": TOKEN}, RAY)
     with pytest.raises(ClusterError, match=r"ray [\d.]+ there and 2.1 here; install"):
-        settle(address, {"RAY_AUTH_TOKEN": TOKEN}, "2.1")
+        settle_token(address, {"RAY_AUTH_TOKEN": TOKEN}, "2.1")
     assert asks_for_token(address, {})
 
 

@@ -13,7 +13,7 @@ from tensord.client.transport.keys import curve_options
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.wire import keys
 from tensord.vm.service.access import zap
-from tensord.vm.service.access.listen_address import guards
+from tensord.vm.service.access.listen_address import listen_guards
 from tensord.vm.service.access.zap import AllowList, Gatekeeper
 from tensord.vm.service.process.errors import StartError
 from tensord.vm.service.process.instance import private
@@ -220,26 +220,28 @@ def test_a_wrong_allow_list_keeps_the_daemon_from_starting(text, told, tmp_path)
 def test_tcp_beyond_loopback_needs_keys(key_files):
     for address in ("tcp://0.0.0.0:7700", "tcp://*:7700", "tcp://[::]:7700", "tcp://192.0.2.1:7700"):
         with pytest.raises(StartError, match="tensord keygen"):
-            guards([address], None, None)
-        (listen_address,) = guards([address], key_files / "server.key_secret", key_files / "allowed_clients").addresses
+            listen_guards([address], None, None)
+        (listen_address,) = listen_guards(
+            [address], key_files / "server.key_secret", key_files / "allowed_clients"
+        ).addresses
         assert listen_address.options[zmq.CURVE_SERVER] == 1
 
 
 def test_keys_and_allow_list_go_together(key_files):
     for secret, allow in ((key_files / "server.key_secret", None), (None, key_files / "allowed_clients")):
         with pytest.raises(StartError, match="go together"):
-            guards(["tcp://127.0.0.1:7700"], secret, allow)
+            listen_guards(["tcp://127.0.0.1:7700"], secret, allow)
 
 
 def test_a_secret_that_others_may_read_keeps_the_daemon_from_starting(key_files):
     secret = key_files / "server.key_secret"
     secret.chmod(0o640)
     with pytest.raises(StartError, match=f"mode 0640.*chmod 600 {secret}"):
-        guards(["tcp://127.0.0.1:7700"], secret, key_files / "allowed_clients")
+        listen_guards(["tcp://127.0.0.1:7700"], secret, key_files / "allowed_clients")
 
 
 def test_what_was_judged_is_what_is_bound():
-    ipc, name, interface, six = guards(
+    ipc, name, interface, six = listen_guards(
         ["ipc:///x", "tcp://localhost:1", "tcp://lo:2", "tcp://[::1]:3"], None, None
     ).addresses
     assert (ipc.endpoint, ipc.options, ipc.local) == ("ipc:///x", {zmq.ZAP_DOMAIN: zap.IPC}, True)
@@ -255,7 +257,7 @@ class Daemon:
     """A ROUTER per address behind a gatekeeper, in the test's own thread."""
 
     def __init__(self, stack, addresses, secret=None, allow=None, gatekeeper=None):
-        found = guards(addresses, secret, allow)
+        found = listen_guards(addresses, secret, allow)
         self.gatekeeper = gatekeeper or found.gatekeeper
         self.context = stack.enter_context(zmq.Context())
         self.context.linger = 0
