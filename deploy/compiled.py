@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tensord.interpreter.build_info import RECORD, build_of
+from tensord.interpreter.build_info import RECORD_FILE, build_of
 
 ROOT = Path(__file__).resolve().parent.parent
 MADE = ROOT / "out" / "compiled"
@@ -37,7 +37,7 @@ def build(folder: Path) -> bool:
         subprocess.run(  # noqa: S603 - our own command
             command, cwd=ROOT, check=True, stdout=sys.stderr, env={**os.environ, "TENSORD_COMPILE": "1"}
         )
-        compiled = (halfway / "tensord" / RECORD).exists()
+        compiled = (halfway / "tensord" / RECORD_FILE).exists()
         if compiled:
             halfway.rename(folder)
     finally:

@@ -15,7 +15,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-RECORD = "compiled.json"
+RECORD_FILE = "compiled.json"
 
 
 class BuildInfo(NamedTuple):
@@ -47,7 +47,7 @@ def build_info() -> BuildInfo:
 
 def build_of(root: Path) -> BuildInfo:
     """The form of a package in this folder."""
-    record = read_record(root / RECORD)
+    record = read_record(root / RECORD_FILE)
     built: dict[str, str] = record.get("modules", {})
     digests = {path: digest_of(path) for path in sorted(sources(root))}
     compiled = {name_of(path, root): digest for path, digest in digests.items() if loads_compiled(path)}

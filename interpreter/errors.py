@@ -23,7 +23,7 @@ class TensordError(Exception):
     id of the instruction. Each is None if there is none.
     """
 
-    heard = False  # it was reported to a client
+    is_reported = False  # whether a client was told of it
 
     def __init__(
         self,

@@ -13,13 +13,13 @@ from typing import Final
 
 from .schema.op_table import Description, table_of
 
-TABLE: Final = Path(__file__).with_name("schema") / "ops.json"
+TABLE_FILE: Final = Path(__file__).with_name("schema") / "ops.json"
 
 
 def read_table() -> dict[str, Description]:
     """Name -> the description of that op, in the order of definition."""
     try:
-        text = TABLE.read_text()
+        text = TABLE_FILE.read_text()
     except FileNotFoundError:
         text = make_table()
     table = json.loads(text)

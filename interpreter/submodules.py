@@ -12,6 +12,6 @@ def submodules(package: str) -> list[str]:
 
 
 def import_submodules(package: str) -> None:
-    """Import them all, in that order."""
+    """Import the modules and packages in an imported package, in alphabetical order."""
     for name in submodules(package):
         import_module(f"{package}.{name}")

@@ -74,7 +74,7 @@ def test_the_table_of_ops_has_what_their_definitions_say(tmp_path, monkeypatch):
         table = tmp_path / "ops.json"
         if text is not None:
             table.write_text(text)
-        monkeypatch.setattr(op_descriptions, "TABLE", table)
+        monkeypatch.setattr(op_descriptions, "TABLE_FILE", table)
         found = read_table()
         assert {name: found[name] for name in REGISTRY} == described
 

@@ -95,7 +95,7 @@ class Failures:
         return [line for session in list(self.entries) for line in self.end(session)]
 
     def _line(self, entry: SessionFailures, error: TensordError) -> list[LogWarning]:
-        if error.heard:
+        if error.is_reported:
             return []
         if entry.lines >= LINES or not self._may_add_one():
             entry.left_out += 1

@@ -75,7 +75,7 @@ class Replies:
             value = [one for part in value for one in part]
         if reply is not None:
             if error is not None:
-                error.heard = True
+                error.is_reported = True
             reply.set(value, error)
 
     def fail_all(self, error: TensordError) -> None:

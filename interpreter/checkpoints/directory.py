@@ -48,7 +48,7 @@ class CheckpointDirectory(CheckpointReader):
         self._flushed = True  # False: a removed manifest could reappear after a loss of power
         self._writer: GenerationWriter | None = None
         self._files: dict[int, frozenset[int]] = {}  # the files that each examined generation needs
-        OPEN.add(self)
+        OPEN_DIRECTORIES.add(self)
 
     @classmethod
     def open(
@@ -223,11 +223,11 @@ class CheckpointDirectory(CheckpointReader):
 def leave_all() -> None:
     """In a forked child: release the directories, which belong to the parent. The child would otherwise keep their
     locks."""
-    for directory in list(OPEN):
+    for directory in list(OPEN_DIRECTORIES):
         directory.leave()
 
 
-OPEN: WeakSet[CheckpointDirectory] = WeakSet()
+OPEN_DIRECTORIES: WeakSet[CheckpointDirectory] = WeakSet()
 os.register_at_fork(after_in_child=leave_all)
 
 

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ..errors import FileError, MetadataError
-from ..files.durable_file import UNFINISHED, write_whole
+from ..files.durable_file import UNFINISHED_PREFIX, write_whole
 from ..files.tensor_file import TensorFile, printable
 from ..wire.names import some_of
 
-FORMAT: Final = 1
+FORMAT_VERSION: Final = 1
 FORMAT_FILE: Final = "tensord-checkpoints"
 LOCK_FILE: Final = "lock"
-WRITTEN: Final = UNFINISHED + "checkpoint-"  # the beginning of a file's name while it is written
+UNFINISHED_CHECKPOINT: Final = UNFINISHED_PREFIX + "checkpoint-"  # the beginning of a file's name while it is written
 LAST_GENERATION: Final = (
     10**18 - 1
 )  # the highest number of a generation; the lowest is 1, since 0 asks for the last generation
@@ -50,7 +50,7 @@ _CONTENT: Final = re.compile(rb"tensord checkpoints ([1-9]\d{0,8}) (little|big)\
 _MAX_FORMAT_BYTES: Final = 64  # bytes of the format file
 _GENERATION: Final = re.compile(r"generation-(\d{8,18})", re.ASCII)
 _VALUES: Final = re.compile(r"values-([0-9a-f]{16})")
-_UNFINISHED: Final = re.compile(re.escape(WRITTEN) + r"[0-9a-f]{16}")
+_UNFINISHED: Final = re.compile(re.escape(UNFINISHED_CHECKPOINT) + r"[0-9a-f]{16}")
 
 
 def generation_file(number: int) -> str:
@@ -164,9 +164,10 @@ def check_format(directory: int, shown: str) -> bool:
         os.close(fd)
     if match is None:
         raise MetadataError(f"{shown}: its file {FORMAT_FILE} is not a tensord format file")
-    if int(match[1]) != FORMAT:
+    if int(match[1]) != FORMAT_VERSION:
         raise MetadataError(
-            f"{shown}: has format {int(match[1])}, but this tensord reads only format {FORMAT}; use another tensord"
+            f"{shown}: has format {int(match[1])}, but this tensord reads only format "
+            f"{FORMAT_VERSION}; use another tensord"
         )
     if match[2].decode() != sys.byteorder:
         raise MetadataError(f"{shown}: was written on a machine with the other byte order")
@@ -179,8 +180,8 @@ def write_format(directory: int, shown: str) -> None:
     The caller flushes the directory. FileError if that fails.
     """
     try:
-        content = f"tensord checkpoints {FORMAT} {sys.byteorder}\n".encode()
-        write_whole(directory, FORMAT_FILE, content, unfinished=WRITTEN)
+        content = f"tensord checkpoints {FORMAT_VERSION} {sys.byteorder}\n".encode()
+        write_whole(directory, FORMAT_FILE, content, unfinished=UNFINISHED_CHECKPOINT)
     except FileError as error:
         raise FileError(f"{shown}/{error.message}") from error.__cause__
 

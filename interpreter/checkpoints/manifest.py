@@ -29,7 +29,7 @@ from .record import CheckpointLimits, Generation, ValueRecord, check_record_name
 
 MAGIC: Final = b"\x89tdckpt\n"
 HEADER: Final = struct.Struct("<8sIQ")
-LENGTH: Final = struct.Struct("<I")
+FRAME_LENGTH: Final = struct.Struct("<I")
 HEAD, FILES, VALUES = range(3)
 FRAME_BYTES: Final = 1 << 15  # bytes after which a frame ends
 FILES_PER_FRAME: Final = FRAME_BYTES // 20  # files in a frame
@@ -88,7 +88,7 @@ def _row(name: str, record: ValueRecord, index: int) -> tuple[Any, ...]:
 
 
 def _framed(frame: bytes) -> bytes:
-    return LENGTH.pack(len(frame)) + frame
+    return FRAME_LENGTH.pack(len(frame)) + frame
 
 
 # -- decoding
@@ -158,10 +158,10 @@ class _ManifestReader:
     def _decoded(self, payload: memoryview) -> Iterator[tuple[Any, ...]]:
         at, longest = 0, FRAME_BYTES + MAX_ROW_BYTES + 4 * self._limits.name + self._limits.fields
         while at < len(payload):
-            if len(payload) - at < LENGTH.size:
+            if len(payload) - at < FRAME_LENGTH.size:
                 raise MetadataError("its last frame ends before it begins")
-            (length,) = LENGTH.unpack_from(payload, at)
-            at += LENGTH.size
+            (length,) = FRAME_LENGTH.unpack_from(payload, at)
+            at += FRAME_LENGTH.size
             if length > min(longest, len(payload) - at):
                 raise MetadataError(f"a frame of {length} bytes")
             try:

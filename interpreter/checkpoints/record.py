@@ -90,7 +90,7 @@ class Generation:
     files: Mapping[int, int]
 
     def records(self) -> Iterator[tuple[str, ValueRecord]]:
-        """All of them by name."""
+        """The records of tensors and routines, each with its name."""
         return chain(self.tensors.items(), self.routines.items())
 
     @property
@@ -100,7 +100,7 @@ class Generation:
 
 
 def pack_fields(name: str, fields: Mapping[str, Any], limits: CheckpointLimits) -> bytes:
-    """The bytes of fields. MetadataError for what cannot be packed, QuotaError for too many."""
+    """The bytes of fields. MetadataError for values that cannot be packed, QuotaError for too many bytes."""
     if not fields:
         return b""
     if not all(type(key) is str for key in fields):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from ..files.durable_file import DurableFile
-from .layout import WRITTEN, values_file
+from .layout import UNFINISHED_CHECKPOINT, values_file
 from .repacking import FULL_PACK_BYTES, LARGE_VALUE_BYTES
 
 STEP_BYTES: Final = 1 << 18  # bytes that are summed and written while they are in the processor's cache
@@ -111,4 +111,4 @@ class _File:
 
     def __init__(self, directory: int) -> None:
         self.id = int.from_bytes(os.urandom(8), "big")  # random, so that no other file ever has it
-        self.content = DurableFile(directory, values_file(self.id), unfinished=WRITTEN)
+        self.content = DurableFile(directory, values_file(self.id), unfinished=UNFINISHED_CHECKPOINT)

@@ -11,7 +11,7 @@ from ..files.tensor_file import TensorFile
 from ..files.values import EntryReader
 from .record import Generation, ValueRecord
 
-CHUNK: Final = 1 << 20  # bytes that are read at a time
+CHUNK_BYTES: Final = 1 << 20  # bytes that are read at a time
 
 Progress = Callable[[int, int], None]  # bytes that were read, and the total
 
@@ -52,7 +52,7 @@ class _Reading:
         self._done = 0
         self._total = total
         self._progress = progress
-        self._chunk = memoryview(bytearray(min(total, CHUNK)))
+        self._chunk = memoryview(bytearray(min(total, CHUNK_BYTES)))
 
     def count(self, nbytes: int) -> None:
         """Count bytes that were read, or cannot be."""

@@ -114,7 +114,7 @@ class GenerationWriter(AtomicWriter):
             self._values.withdraw()
 
     def discard(self, name: str) -> None:
-        """Take back what was given under a name, if anything. Its bytes may stay as waste."""
+        """Take back the value of a name, if it has one. The value's bytes may stay as waste."""
         self._check_open()
         self.records.pop(name, None)
 
@@ -150,7 +150,7 @@ class GenerationWriter(AtomicWriter):
                 layout.flush(self._directory, self._checkpoints.shown)
             generation = self._generation()
             content = encode_manifest(generation, self._limits)
-            write_whole(self._directory, self._manifest, content, unfinished=layout.WRITTEN)
+            write_whole(self._directory, self._manifest, content, unfinished=layout.UNFINISHED_CHECKPOINT)
         self._flush()
         self._end(generation)
         return generation

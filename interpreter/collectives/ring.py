@@ -52,7 +52,7 @@ class RingCommunicator(Direct):
         return steps
 
     def all_gather(self, given: CollectiveSpec) -> Steps:
-        """A rank copies its own input, then what the rank before it received last."""
+        """A rank copies its own input, then the chunk that the rank before it received last."""
         axis, ranks = given.axis, given.ranks
         regions = along(given.outputs()[0].shape, axis, [meta.shape[axis] for meta in given.inputs])
         steps = []
@@ -65,7 +65,7 @@ class RingCommunicator(Direct):
         return steps
 
     def broadcast(self, given: CollectiveSpec) -> Steps:
-        """The chunks go from the root to the next rank, and so on: each rank passes on what it has received."""
+        """The chunks go from the root to the next rank, and so on: each rank passes on the chunks that it receives."""
         ranks = given.ranks
         steps = []
         for chunk, region in enumerate(cut((given.inputs[0].size,), 0, ranks)):

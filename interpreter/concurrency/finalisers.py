@@ -56,8 +56,8 @@ def finish(frame: FrameType) -> bool:
 
 
 class LastReference(ref[Any]):
-    """A weak reference whose callback is a C function that keeps it, such as `queue.put`. `what`: what has to be done
-    for it when it is taken from there. It lives as long as `references` contains it."""
+    """A weak reference whose callback is a C function that keeps it, such as `queue.put`. `what`: the work to
+    do when the reference is taken from the queue. It lives as long as `references` contains it."""
 
     __slots__ = ("what",)
     what: Any

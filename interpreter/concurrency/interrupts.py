@@ -208,7 +208,7 @@ class Shield:
             self._strike(number, handler, sys._getframe(2))  # noqa: SLF001 - what handlers are given
 
     def cover(self, me: int) -> None:
-        """End the sleep, unless whatever ended it has covered the thread already."""
+        """Cover the thread again after its sleep, unless the signal that ended the sleep has covered it already."""
         stack = self.asleep.get(me)
         if stack and stack[-1] > 0 and me not in self.inside:
             self.inside[me] = stack[-1]

@@ -6,7 +6,7 @@ from typing import Final
 
 from .header import FileHeader, FileLimits, Format, TensorEntry
 from .npy import MAGIC, read_npy, read_npz
-from .safetensors import BEGIN, read_safetensors
+from .safetensors import FIRST_BYTE, read_safetensors
 from .tensor_file import TensorFile
 from .zip_directory import ARCHIVE_MAGICS
 
@@ -31,7 +31,7 @@ def describe(file: TensorFile, *, raw: bool = False, limits: FileLimits | None =
         kind, entries = Format.NPY, read_npy(file, raw=raw)
     elif head.startswith(ARCHIVE_MAGICS):
         kind, entries = Format.NPZ, read_npz(file, raw=raw, limits=limits)
-    elif head[8:] == BEGIN:
+    elif head[8:] == FIRST_BYTE:
         kind, (entries, metadata) = Format.SAFETENSORS, read_safetensors(file, raw=raw, limits=limits)
     elif head.startswith(PICKLES):
         raise file.malformed(f"is a pickle, which could run any code and is never read; {FORMATS}")

@@ -19,8 +19,8 @@ from typing import Any, Final, Self
 from ..errors import FileError, MetadataError
 from .tensor_file import MAX_IO_BYTES, Identity, flat, printable
 
-UNFINISHED: Final = ".tensord-"  # prefix of unfinished files; a crash may leave some, which may be removed
-AHEAD: Final = 1 << 23  # bytes after which the system is asked to start writing
+UNFINISHED_PREFIX: Final = ".tensord-"  # prefix of unfinished files; a crash may leave some, which may be removed
+WRITE_AHEAD_BYTES: Final = 1 << 23  # bytes after which the system is asked to start writing
 
 
 class AtomicWriter(ABC):
@@ -63,7 +63,7 @@ class DurableFile(AtomicWriter):
     up.
     """
 
-    def __init__(self, directory: int, name: str, *, unfinished: str = UNFINISHED, shown: str = "") -> None:
+    def __init__(self, directory: int, name: str, *, unfinished: str = UNFINISHED_PREFIX, shown: str = "") -> None:
         if not is_file_name(name):
             raise MetadataError(f"{name!r} is not a name of a file")
         self.name = printable(shown or name)
@@ -104,7 +104,7 @@ class DurableFile(AtomicWriter):
                 count = os.write(self._fd, view[done : done + MAX_IO_BYTES])
                 done += count
                 self.size += count
-                if self.size - self._begun >= AHEAD:
+                if self.size - self._begun >= WRITE_AHEAD_BYTES:
                     self.write_ahead()
         except OSError as error:
             self.abandon()
@@ -177,7 +177,7 @@ class DurableFile(AtomicWriter):
         return FileError(f"{self.name}: {what}: {error.strerror}")
 
 
-def write_whole(directory: int, name: str, content: bytes, *, unfinished: str = UNFINISHED) -> None:
+def write_whole(directory: int, name: str, content: bytes, *, unfinished: str = UNFINISHED_PREFIX) -> None:
     """A durable file with this content, in an open directory that the caller flushes; see `DurableFile.rename`."""
     with DurableFile(directory, name, unfinished=unfinished) as file:
         file.write(content)

@@ -27,7 +27,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """Limits of what is read of a file, checked before memory is used.
+    """Limits of a file's header, checked before memory is used.
 
     `header`: bytes of a safetensors header, or of an archive's directory. `entries`: tensors in a file. `name`:
     characters of a tensor's name.

@@ -21,7 +21,7 @@ from ..concurrency.finalisers import FINALISER, NOTHING
 from ..errors import FileError, MetadataError, TensordError
 from .tensor_file import MAX_IO_BYTES, TensorFile, flat, printable
 
-ACCESS: Final = os.O_ACCMODE | getattr(os, "O_PATH", 0)
+ACCESS_MASK: Final = os.O_ACCMODE | getattr(os, "O_PATH", 0)
 
 
 class OpenFile(TensorFile):
@@ -182,5 +182,5 @@ def has_open(pid: int, fd: int, *, writes: bool) -> bool:
     with suppress(OSError, ValueError):
         for line in Path(f"/proc/{int(pid)}/fdinfo/{int(fd)}").read_text(encoding="ascii").splitlines():
             if line.startswith("flags:"):
-                return int(line.split()[1], 8) & ACCESS in modes
+                return int(line.split()[1], 8) & ACCESS_MASK in modes
     return False

@@ -18,7 +18,7 @@ from ..types.sizes import exact_size
 from .header import NAME_LENGTH_SHOWN, FileLimits, FilePiece, TensorEntry, check_count, check_name, raw_meta
 from .tensor_file import TensorFile
 
-BEGIN: Final = b"{"
+FIRST_BYTE: Final = b"{"
 LENGTH_BYTES: Final = 8  # bytes that hold the header's length
 MAX_HEADER_BYTES: Final = 100_000_000  # bytes of a header, by the format
 METADATA_KEY: Final = "__metadata__"
@@ -85,7 +85,7 @@ def _header_text(file: TensorFile, limits: FileLimits) -> bytes:
     if length > limits.header:
         raise file.excessive(f"its header has {exact_size(length)}; the limit is {exact_size(limits.header)}")
     text = file.read(LENGTH_BYTES, length)
-    if not text.startswith(BEGIN) or not text.rstrip(b" ").endswith(b"}"):
+    if not text.startswith(FIRST_BYTE) or not text.rstrip(b" ").endswith(b"}"):
         raise file.malformed("its header does not begin with { and end with }, or spaces after it")
     most = limits.entries + SPARE_TENSORS
     if text.count(b"{") + text.count(b"[") > BRACKETS_PER_TENSOR * most or text.count(b",") > COMMAS_PER_TENSOR * most:

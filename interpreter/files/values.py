@@ -17,7 +17,7 @@ from .header import NAME_LENGTH_SHOWN, TensorEntry
 from .pieces import PieceReader
 from .tensor_file import TensorFile, flat
 
-CHUNK: Final = 1 << 20  # bytes besides the array
+CHUNK_BYTES: Final = 1 << 20  # bytes besides the array
 
 
 class EntryReader:
@@ -76,9 +76,9 @@ def read_array(file: TensorFile, entry: TensorEntry, out: NDArray[Any] | None = 
 def digest(file: TensorFile, entry: TensorEntry) -> str:
     """SHA-256 of the bytes of an entry, inflated, in the order of the file."""
     reader, sum_ = EntryReader(file, entry), hashlib.sha256()
-    left, chunk = entry.nbytes, bytearray(min(entry.nbytes, CHUNK))
+    left, chunk = entry.nbytes, bytearray(min(entry.nbytes, CHUNK_BYTES))
     while left:
-        view = memoryview(chunk)[: min(left, CHUNK)]
+        view = memoryview(chunk)[: min(left, CHUNK_BYTES)]
         reader.read_into(view)
         sum_.update(view)
         left -= len(view)
@@ -87,7 +87,7 @@ def digest(file: TensorFile, entry: TensorEntry) -> str:
 
 def _read_transposed(reader: EntryReader, target: NDArray[Any]) -> None:
     """Fill an array, of any strides, with bytes that are in C order: slices along one axis, a chunk at a time."""
-    most, axis = max(CHUNK // target.itemsize, 1), 0
+    most, axis = max(CHUNK_BYTES // target.itemsize, 1), 0
     while math.prod(target.shape[axis + 1 :]) > most:
         axis += 1
     rows = max(most // max(math.prod(target.shape[axis + 1 :]), 1), 1)

@@ -92,7 +92,7 @@ def _directory(file: TensorFile) -> tuple[int, int, int]:
 
 
 def _directory_64(file: TensorFile, at: int, locator: bytes, short: tuple[int, int, int]) -> tuple[int, int, int]:
-    """The same for numbers that may be too long; `short`: the numbers at the end of the archive."""
+    """As `_directory`, from the zip64 record; `short`: the numbers at the end of the archive, which may be too long."""
     _, disk, record, disks = LOCATOR.unpack(locator)
     if record != at or disk or disks > 1:
         raise file.malformed("its zip64 locator leads nowhere")

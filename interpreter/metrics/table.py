@@ -89,11 +89,13 @@ def held(figures: Figures) -> Iterator[Sample]:
 
 
 def errors(figures: Figures) -> Iterator[Sample]:
+    """A sample for each type of error."""
     for kind, count in figures.machine["errors"].items():
         yield (kind,), count
 
 
 def instructions(figures: Figures) -> Iterator[Sample]:
+    """A sample for each op and status of ended instructions."""
     labels = labels_of(figures)
     for op, count, _, _ in figures.machine["tally"]["done"]:
         if count:
@@ -103,6 +105,7 @@ def instructions(figures: Figures) -> Iterator[Sample]:
 
 
 def run_times(figures: Figures) -> Iterator[Sample]:
+    """A histogram for each op."""
     labels = labels_of(figures)
     for op, _, counts, total in figures.machine["tally"]["done"]:
         if counts:
@@ -119,13 +122,15 @@ def kernels(column: int) -> Read:
     return lambda figures: [] if figures.kernels is None else [((), figures.kernels[column])]
 
 
-def warm(figures: Figures) -> Iterator[Sample]:
+def loaded_kernels(figures: Figures) -> Iterator[Sample]:
+    """A sample for each device that compiles kernels."""
     for name, device in figures.machine["devices"].items():
         if device["kernels"] is not None:
             yield (name,), device["kernels"]
 
 
 def durable(figures: Figures) -> Iterator[Sample]:
+    """One sample, for a machine with durable names."""
     if figures.machine["durable"] is not None:
         yield (), float(figures.machine["durable"]["failing"])
 
@@ -282,7 +287,9 @@ CACHES: Final = (
         "Signatures whose results had to be inferred.",
         machine(lambda row: row["infer_misses"]),
     ),
-    Family("tensord_kernels_loaded", GAUGE, "Kinds of calls whose kernels are compiled and loaded.", warm, DEVICE),
+    Family(
+        "tensord_kernels_loaded", GAUGE, "Kinds of calls whose kernels are compiled and loaded.", loaded_kernels, DEVICE
+    ),
     Family("tensord_kernel_cache_kernels", GAUGE, "Compiled kernels on the disk.", kernels(0)),
     Family("tensord_kernel_cache_bytes", GAUGE, "Their bytes.", kernels(1)),
 )

@@ -86,17 +86,17 @@ def lapack_scratch(copies: int) -> Scratch:
 
     def scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
         x = matrices(metas)
-        return cast(x) + sum(map(in_double, outputs)) + copies * one(x)
+        return cast_bytes(x) + sum(map(in_double, outputs)) + copies * matrix_bytes(x)
 
     return scratch
 
 
-def cast(x: Meta) -> int:
+def cast_bytes(x: Meta) -> int:
     """The bytes of x, if it is cast to double precision."""
     return in_double(x) if is_single((x,)) else 0
 
 
-def one(x: Meta | None) -> int:
+def matrix_bytes(x: Meta | None) -> int:
     """The bytes of one matrix of the stack, in double precision."""
     return 0 if x is None else in_double(x) // max(math.prod(x.shape[:-2]), 1)
 
@@ -104,7 +104,7 @@ def one(x: Meta | None) -> int:
 def values_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """The bytes for singular values alone, which are computed one matrix at a time."""
     x = matrices(metas)
-    return cast(x) + one(x) + x.size
+    return cast_bytes(x) + matrix_bytes(x) + x.size
 
 
 def svd_bytes(x: Meta, left: int, right: int) -> int:
@@ -114,7 +114,7 @@ def svd_bytes(x: Meta, left: int, right: int) -> int:
     count = math.prod(x.shape[:-2])
     size = 16 if x.dtype.kind == "c" else 8
     both = size * (rows * left + right * columns)
-    return cast(x) + (count + 1) * both + one(x) + 4 * size * min(rows, columns) ** 2
+    return cast_bytes(x) + (count + 1) * both + matrix_bytes(x) + 4 * size * min(rows, columns) ** 2
 
 
 def svd_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
@@ -127,7 +127,7 @@ def svd_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> 
 def qr_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """x and the results, and for one matrix Q and x again."""
     x = matrices(metas)
-    return cast(x) + in_double(x) + sum(map(in_double, outputs)) + one(outputs[0]) + one(x)
+    return cast_bytes(x) + in_double(x) + sum(map(in_double, outputs)) + matrix_bytes(outputs[0]) + matrix_bytes(x)
 
 
 def first_of(infer: Infer) -> Infer:

@@ -23,7 +23,7 @@ from ..schema.scratch import in_double, is_single, total
 from ..types.kinds import FLOATING, INTEGER, LAPACK, REAL_FLOATING
 from ..types.meta import Meta, Metas, Shape, tensor_meta, tensor_metas
 from .decompositions import (
-    cast,
+    cast_bytes,
     constant_work,
     define_lapack,
     first_of,
@@ -31,7 +31,7 @@ from .decompositions import (
     lapack_scratch,
     lapack_work,
     matrices,
-    one,
+    matrix_bytes,
     real_dtype,
     require_finite,
     singular_values,
@@ -111,7 +111,7 @@ def solve_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -
     """The solutions, one matrix and its right-hand sides, and the copies of operands that are cast."""
     left, right = tensor_metas(metas)
     casts = in_double(left) + in_double(right) if is_single((left, right)) else 0
-    return casts + sum(map(in_double, outputs)) + one(left) + one(right)
+    return casts + sum(map(in_double, outputs)) + matrix_bytes(left) + matrix_bytes(right)
 
 
 def solve_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
@@ -281,7 +281,7 @@ def matrix_power_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attrib
 def matrix_power_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The power, a square and the next square; for negative n also the bytes of inverting, if those are more."""
     x = matrices(metas)
-    inverse = in_double(x) + 2 * one(x) + cast(x) if attributes["n"] < 0 else 0
+    inverse = in_double(x) + 2 * matrix_bytes(x) + cast_bytes(x) if attributes["n"] < 0 else 0
     return max(3 * total(outputs), inverse + total(outputs))
 
 

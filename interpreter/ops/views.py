@@ -174,7 +174,7 @@ def broadcast_to_view(x: Meta, layout: Layout, out: Meta, _attributes: Attribute
 
 
 def flip_shape(shape: Shape, attributes: Attributes) -> Shape:
-    """The same shape."""
+    """The shape of x; AxisError for an axis that it lacks."""
     normal_axes(attributes["axis"], len(shape))
     return shape
 
@@ -329,6 +329,6 @@ _define_view(
     getitem_view,
     lambda _xp, x, attributes: x[native_index(attributes["index"])],
     index_rule,
-    "What a basic index selects: ints, slices, None and '...'.",
+    "The selection of a basic index: ints, slices, None and '...'.",
     INDEX,
 )

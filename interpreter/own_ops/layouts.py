@@ -32,7 +32,7 @@ def rule_of(stated: Sequence[Any], inputs: int, outputs: int, name: str) -> Rule
 
 
 def signature_of(stated: Any, inputs: int, outputs: int, name: str) -> LayoutSignature:
-    """One stated signature."""
+    """The signature that a user states for one combination of layouts."""
     advice = f"{name}: layouts are a list of (layouts of the operands, layout of the result)"
     if not isinstance(stated, tuple) or len(stated) != 2 or not isinstance(stated[0], tuple):
         raise TypeError(f"{advice}, not {stated!r}")

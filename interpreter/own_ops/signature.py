@@ -21,7 +21,7 @@ from ..schema.opdef import REQUIRED, VARIADIC, Attribute, Attributes
 
 OUT = "out"
 MAX_TEXT_LENGTH = 1000  # characters of an attribute
-POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 AsGiven: TypeAlias = Callable[[Any], Any]
 
 
@@ -48,7 +48,7 @@ def schema_of(function: Callable[..., Any], name: str) -> Schema:
     plain = plain_function(function)
     parameters = inspect.signature(plain).parameters.values()
     hints = hints_of(plain, name)
-    operands = [each for each in parameters if each.kind in POSITIONAL]
+    operands = [each for each in parameters if each.kind in POSITIONAL_KINDS]
     variadic = [each for each in parameters if each.kind is each.VAR_POSITIONAL]
     keywords = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
     if any(each.kind is each.VAR_KEYWORD for each in parameters):

@@ -26,7 +26,7 @@ LEAVES: Final = frozenset((PARAMETER, CONSTANT, SEED, DRAW))
 BLOCK_LEAVES: Final = frozenset((PARAMETER, CONSTANT, DRAW))
 
 MAX_BITS: Final = 4096  # of an intermediate integer: a few multiplications could make one of any size
-SAMPLES: Final = {"bool": (True,), "int": (2, -2), "float": (0.5, -0.5), "complex": (1j,)}  # of each type
+SAMPLE_VALUES: Final = {"bool": (True,), "int": (2, -2), "float": (0.5, -0.5), "complex": (1j,)}  # of each type
 
 
 def invert(value: Any) -> Any:
@@ -86,7 +86,7 @@ class Number(NamedTuple):
 def kinds_of(op: str, operands: tuple[str, ...]) -> tuple[str, ...]:
     """The names of the types that the arithmetic may give for numbers of these types; none if Python refuses them."""
     try:
-        found = [ARITHMETIC[op][1](*values) for values in product(*[SAMPLES[kind] for kind in operands])]
+        found = [ARITHMETIC[op][1](*values) for values in product(*[SAMPLE_VALUES[kind] for kind in operands])]
     except TypeError:
         return ()
     return tuple(dict.fromkeys(type(value).__name__ for value in found))

@@ -77,7 +77,7 @@ def encode_cause(cause: BaseException | None) -> list[str] | None:
 
 
 def decode_cause(wire: Any) -> Exception | None:
-    """That exception, of a built-in type."""
+    """The exception behind an error, as one of a built-in type; None for none."""
     if type(wire) not in {list, tuple} or len(wire) != 3 or not all(type(part) is str for part in wire):
         return None
     name, known, text = wire

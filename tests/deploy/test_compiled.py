@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deploy import compiled
-from tensord.interpreter.build_info import RECORD
+from tensord.interpreter.build_info import RECORD_FILE
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def building(module: Any, monkeypatch: pytest.MonkeyPatch, *, compiled: bool = T
         built.append(folder.name)
         (folder / "tensord").mkdir(parents=True)
         if compiled:
-            (folder / "tensord" / RECORD).write_text("{}")
+            (folder / "tensord" / RECORD_FILE).write_text("{}")
         if fails:
             raise subprocess.CalledProcessError(1, command)
 
@@ -50,7 +50,7 @@ def test_it_is_built_once_for_the_same_sources_and_anew_for_others(module, monke
     assert folders[0] == folders[1] != folders[2]
     assert len(built) == 2
     assert list(module.MADE.iterdir()) == [folders[2]]
-    assert (folders[2] / "tensord" / RECORD).exists()
+    assert (folders[2] / "tensord" / RECORD_FILE).exists()
 
 
 def test_a_build_that_compiled_nothing_leaves_no_folder_and_prints_none(module, monkeypatch, capsys):

@@ -67,7 +67,7 @@ def test_a_failure_is_told_after_a_while_with_its_op_line_and_session(failures, 
 
 def test_a_failure_that_a_client_has_heard_of_is_not(failures, clock):
     failures.add(3, error := made())
-    error.heard = True
+    error.is_reported = True
     clock.now += GRACE
     assert not failures.due()
 

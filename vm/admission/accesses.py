@@ -303,7 +303,7 @@ class AskEnd(InstructionEnd):
     def retired(self, done: Instruction) -> None:
         count_read(done)
         if done.error is not None:
-            done.error.heard = True
+            done.error.is_reported = True
         self.answer.set(done.results, done.error)
 
 

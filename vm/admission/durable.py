@@ -190,7 +190,7 @@ class RestoreRequest(InstructionEnd):
         """Answer with the error, and publish nothing."""
         if self.restoring is not None:
             self.restoring.let_go()
-        error.heard = True
+        error.is_reported = True
         self.session.reply(self.request, None, error)
 
 

@@ -163,7 +163,7 @@ class SignalEnd(InstructionEnd):
         results, done.results = done.results, None
         self.found[self.index] = results if done.error is None else done.error
         if done.error is not None:
-            done.error.heard = True
+            done.error.is_reported = True
 
 
 def call_back(callback: Callable[..., Any] | None, arrays: Sequence[Any]) -> list[Any] | None:

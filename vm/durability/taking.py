@@ -276,7 +276,7 @@ class Checkpoints:
             written = {name: stood for name, stood in standing.items() if name not in job.failed}
             target.learn(job.generation, written, job.carried)
         elif done.error is not None:
-            done.error.heard = True
+            done.error.is_reported = True
             target.forget()
         if not again:
             asked.on_report(done.results, done.error)
@@ -358,7 +358,7 @@ class ReadEnd(InstructionEnd):
         drop_snapshot(residency.scheduler, self.snapshot)
         residency.releasing.unshare(self.snapshot)
         if done.error is not None:
-            done.error.heard = True
+            done.error.is_reported = True
             self.job.failed[self.name] = str(done.error)
             residency.files.look()
 

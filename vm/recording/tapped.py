@@ -222,7 +222,7 @@ class Tapped:
             self.tap.reserved -= self._reads.pop(request, 0)
             self._answer(request, value, error)
             if error is not None:
-                error.heard = True
+                error.is_reported = True
             if self.session.tapped is not self:
                 self._stand_aside()
             return

@@ -158,7 +158,7 @@ class DaemonWarming:
         entry.left -= 1
         entry.seconds += monotonic() - self.call_began
         if error is not None:
-            error.heard = True
+            error.is_reported = True
             entry.failed += 1
             log.warning("a kernel is not compiled", call=str(sample), device=entry.device, why=error.message)
         if not entry.left:

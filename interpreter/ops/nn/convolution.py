@@ -16,7 +16,7 @@ from ..rules.networks import convolution_gradient_rule, convolution_rule
 from .blocks import HOST_BLOCK_BYTES, block_bytes
 from .convolution_kernels import conv2d_grad_kernel, conv2d_kernel
 from .operands import check_pair, check_positive_pair, one_dtype
-from .windows import lines
+from .windows import window_axes
 
 OPERANDS = ("x", "weight", "bias")
 GRADIENT_OPERANDS = ("dy", "x", "weight")
@@ -41,7 +41,7 @@ def _result(x: Meta, weight: Meta, attributes: Attributes) -> Meta:
         raise ValueError(f"weight has {weight.shape[1]} channels, but x has {channels} in {groups} groups")
     if 0 in weight.shape[2:]:
         raise ValueError(f"the filters are empty: {weight.shape[2:]}")
-    down, across = lines(attributes, weight.shape[2:], x.shape)
+    down, across = window_axes(attributes, weight.shape[2:], x.shape)
     return Meta.of((x.shape[0], filters, down.number, across.number), x.dtype)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ...schema.opdef import Array, ArrayModule, Arrays, Attributes
 from ...schema.promotion import working_dtype
 from .blocks import parts
-from .windows import WindowAxis, WindowTap, lines
+from .windows import WindowAxis, WindowTap, window_axes
 
 
 class WindowBlock(NamedTuple):
@@ -51,7 +51,7 @@ class ConvolutionPlan(NamedTuple):
     @classmethod
     def of(cls, xp: ArrayModule, x: Array, weight: Array, attributes: Attributes) -> ConvolutionPlan:
         """The plan for x and weight."""
-        down, across = lines(attributes, weight.shape[2:], x.shape)
+        down, across = window_axes(attributes, weight.shape[2:], x.shape)
         return cls(xp, down, across, x.shape[1] * down.size * across.size, attributes["groups"], working_dtype(x.dtype))
 
     def filters(self, weight: Array) -> Array:

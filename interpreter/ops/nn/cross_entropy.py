@@ -17,7 +17,7 @@ from ...schema.opdef import Array, ArrayModule, Arrays, Attributes, BoundKernel,
 from ...schema.promotion import working_dtype
 from ...types.meta import Meta, Metas, tensor_metas
 from ..positions import SIGNED_LIMIT, check_scatter
-from .labels import in_range, mark
+from .labels import in_range, write_nan_rows
 from .softmax import in_columns, shift, softmax_kernel, total
 
 _CLASSES = {"axis": -1}
@@ -74,7 +74,7 @@ def cross_entropy_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, 
     for part in _countable(xp, out):
         out[part][_at_labels(xp, labels[part])] -= 1
     xp.multiply(out, attributes["scale"] / rows_of(labels, attributes), out)
-    mark(xp, out, wrong)
+    write_nan_rows(xp, out, wrong)
 
 
 # --- direct

@@ -13,7 +13,7 @@ from ...schema.opdef import Array, ArrayModule
 
 
 def in_range(xp: ArrayModule, numbers: Array, count: int, what: str) -> tuple[Array, Array | None]:
-    """The numbers, with 0 in place of those outside of [0, count), and the mask of those, for `mark`.
+    """The numbers, with 0 in place of those outside of [0, count), and the mask of those, for `write_nan_rows`.
 
     On the host, a number out of range raises ValueError, and the mask is None.
     """
@@ -25,7 +25,7 @@ def in_range(xp: ArrayModule, numbers: Array, count: int, what: str) -> tuple[Ar
     return xp.where(wrong, 0, numbers), wrong
 
 
-def mark(xp: ArrayModule, out: Array, wrong: Array | None) -> None:
+def write_nan_rows(xp: ArrayModule, out: Array, wrong: Array | None) -> None:
     """Write NaN to the rows of `out` whose numbers were out of range."""
     if wrong is not None:
         rows = wrong.reshape(*wrong.shape, *[1] * (out.ndim - wrong.ndim))

@@ -16,14 +16,14 @@ from ...types.meta import Meta, Metas, tensor_meta
 from ..rules.networks import pooling_rule
 from .kernels import fill_masked
 from .operands import check_pair, check_positive_pair, one_dtype
-from .windows import WindowAxis, lines
+from .windows import WindowAxis, window_axes
 
 # The passes of a gradient for each pass of the op.
 _GRADIENT_PASSES = 6
 
 
-def _lines(attributes: Attributes, shape: Sequence[int]) -> tuple[WindowAxis, WindowAxis]:
-    return lines(attributes, attributes["kernel_size"], shape)
+def _window_axes(attributes: Attributes, shape: Sequence[int]) -> tuple[WindowAxis, WindowAxis]:
+    return window_axes(attributes, attributes["kernel_size"], shape)
 
 
 # --- infer
@@ -34,7 +34,7 @@ def infer_pool2d(metas: Metas, attributes: Attributes) -> OutputMetas:
     x = tensor_meta(metas)
     if x.ndim != 4 or 0 in x.shape[2:]:
         raise ValueError(f"expected images [n, c, h, w] that are not empty, got {x.shape}")
-    down, across = _lines(attributes, x.shape)
+    down, across = _window_axes(attributes, x.shape)
     if any(2 * line.padding > line.size for line in (down, across)):
         raise ValueError(f"padding {attributes['padding']} is more than half of a window {attributes['kernel_size']}")
     return (Meta.of((*x.shape[:2], down.number, across.number), x.dtype),)
@@ -52,7 +52,7 @@ def infer_pool2d_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
 def pool2d_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """One pass over the row-pooled image for each tap across, then one over the result for each tap down."""
     x = tensor_meta(metas[-1:])
-    down, across = _lines(attributes, x.shape)
+    down, across = _window_axes(attributes, x.shape)
     passes = down.length * min(across.size, across.length) + down.number * min(down.size, down.length)
     return x.shape[0] * x.shape[1] * across.number * passes * (1 if len(metas) == 1 else _GRADIENT_PASSES)
 
@@ -61,7 +61,7 @@ def pool2d_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) 
     """The row-pooled image and the result; for a gradient also the gradients of both, and masks of the windows whose
     gradient is assigned."""
     x = tensor_meta(metas[-1:])
-    down, across = _lines(attributes, x.shape)
+    down, across = _window_axes(attributes, x.shape)
     size = working_size(x.dtype)
     rows = x.shape[0] * x.shape[1] * down.length * across.number
     pooled = x.shape[0] * x.shape[1] * down.number * across.number
@@ -134,7 +134,7 @@ def _sizes(xp: ArrayModule, attributes: Attributes, down: WindowAxis, across: Wi
 def max_pool2d_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """The largest element of each window; padding counts as -inf."""
     (x,), (out,) = inputs, outputs
-    down, across = _lines(attributes, x.shape)
+    down, across = _window_axes(attributes, x.shape)
     out[...] = _largest(xp, _largest(xp, x, -1, across), -2, down)
 
 
@@ -145,7 +145,7 @@ def max_pool2d_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, att
     if not dy.size:
         out[...] = 0
         return
-    down, across = _lines(attributes, x.shape)
+    down, across = _window_axes(attributes, x.shape)
     of_rows = _largest(xp, x, -1, across)
     drows = dy.astype(working_dtype(dy.dtype), copy=False)
     drows = _largest_grad(xp, drows, of_rows, _largest(xp, of_rows, -2, down), -2, down)
@@ -156,7 +156,7 @@ def avg_pool2d_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attribut
     """The mean of each window; padding counts as 0."""
     (x,), (out,) = inputs, outputs
     x = x.astype(working_dtype(x.dtype), copy=False)
-    down, across = _lines(attributes, x.shape)
+    down, across = _window_axes(attributes, x.shape)
     total = _total(xp, _total(xp, x, -1, across), -2, down)
     xp.divide(total, _sizes(xp, attributes, down, across, x.dtype), out)
 
@@ -167,7 +167,7 @@ def avg_pool2d_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, att
     if not dy.size:
         out[...] = 0
         return
-    down, across = _lines(attributes, x.shape)
+    down, across = _window_axes(attributes, x.shape)
     dtype = working_dtype(x.dtype)
     share = xp.divide(dy, _sizes(xp, attributes, down, across, dtype), dtype=dtype)
     out[...] = _total_grad(xp, _total_grad(xp, share, -2, down), -1, across)

@@ -52,7 +52,7 @@ def _ceil(dividend: int, divisor: int) -> int:
     return -(-dividend // divisor)
 
 
-def line(name: str, size: int, stride: int, padding: int, dilation: int, length: int) -> WindowAxis:
+def window_axis(name: str, size: int, stride: int, padding: int, dilation: int, length: int) -> WindowAxis:
     """The windows along one axis. ValueError if none fits."""
     span = dilation * (size - 1) + 1
     if span > length + 2 * padding:
@@ -60,8 +60,8 @@ def line(name: str, size: int, stride: int, padding: int, dilation: int, length:
     return WindowAxis(size, stride, padding, dilation, length, (length + 2 * padding - span) // stride + 1)
 
 
-def lines(attributes: Attributes, size: Sequence[int], shape: Sequence[int]) -> tuple[WindowAxis, WindowAxis]:
+def window_axes(attributes: Attributes, size: Sequence[int], shape: Sequence[int]) -> tuple[WindowAxis, WindowAxis]:
     """The windows of that size down and across images of that shape. If `stride` is None, they are adjacent."""
     stride, padding, dilation = attributes["stride"] or size, attributes["padding"], attributes.get("dilation", (1, 1))
-    down = line("rows", size[0], stride[0], padding[0], dilation[0], shape[-2])
-    return down, line("columns", size[1], stride[1], padding[1], dilation[1], shape[-1])
+    down = window_axis("rows", size[0], stride[0], padding[0], dilation[0], shape[-2])
+    return down, window_axis("columns", size[1], stride[1], padding[1], dilation[1], shape[-1])

@@ -17,7 +17,7 @@ import msgpack
 
 from tensord.interpreter.checkpoints import layout
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
-from tensord.interpreter.checkpoints.manifest import HEADER, LENGTH, MAGIC, read_manifest
+from tensord.interpreter.checkpoints.manifest import FRAME_LENGTH, HEADER, MAGIC, read_manifest
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.interpreter.checkpoints.record import CheckpointLimits, Generation
 from tensord.interpreter.errors import FileError, MetadataError, TensordError
@@ -36,7 +36,7 @@ NAMES: Final = ("a", "b", "weight", "layers.0.bias", "é")
 def manifest_of(frames: Iterable[Any]) -> bytes:
     """A manifest of any frames, with the right checksum."""
     packed = [one if isinstance(one, bytes) else pack(one) for one in frames]
-    return manifest_around(b"".join(LENGTH.pack(len(one)) + one for one in packed))
+    return manifest_around(b"".join(FRAME_LENGTH.pack(len(one)) + one for one in packed))
 
 
 def pack(value: Any) -> bytes:
@@ -54,8 +54,8 @@ def frames_of(content: bytes) -> list[Any]:
     """The frames of a valid manifest, as lists."""
     frames, at = [], HEADER.size
     while at < len(content):
-        (length,) = LENGTH.unpack_from(content, at)
-        at += LENGTH.size
+        (length,) = FRAME_LENGTH.unpack_from(content, at)
+        at += FRAME_LENGTH.size
         frames.append(msgpack.unpackb(content[at : at + length]))
         at += length
     return frames

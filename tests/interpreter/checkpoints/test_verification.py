@@ -95,7 +95,7 @@ def test_what_is_no_file_is_damage(directory):
 
 
 def test_progress_is_told_up_to_the_end(directory, monkeypatch):
-    monkeypatch.setattr(verification, "CHUNK", 1000)
+    monkeypatch.setattr(verification, "CHUNK_BYTES", 1000)
     generation = last(directory)
     told: list[tuple[int, int]] = []
     directory.verify(generation, deep=True, progress=lambda *done: told.append(done))

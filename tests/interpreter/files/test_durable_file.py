@@ -10,7 +10,7 @@ import pytest
 
 from tensord.interpreter.errors import FileError, MetadataError
 from tensord.interpreter.files import durable_file
-from tensord.interpreter.files.durable_file import UNFINISHED, DurableFile
+from tensord.interpreter.files.durable_file import UNFINISHED_PREFIX, DurableFile
 from tensord.interpreter.files.tensor_file import Identity
 
 from ...each_case import each_case
@@ -52,7 +52,7 @@ def test_it_is_there_once_it_is_committed(tmp_path, folder, before):
         file.write(b"some ")
         file.write(memoryview(b"bytes"))
         assert (path.read_text() if path.exists() else None) == before
-        assert any(name.startswith(UNFINISHED) for name in names(tmp_path))
+        assert any(name.startswith(UNFINISHED_PREFIX) for name in names(tmp_path))
     assert (path.read_text(), names(tmp_path)) == ("some bytes", ["x"])
 
 
@@ -94,15 +94,15 @@ def test_several_files_are_placed_and_their_directory_is_flushed_once(tmp_path, 
 
 
 def test_its_unfinished_name_begins_as_it_is_told_to(tmp_path, folder):
-    file = DurableFile(folder, "x", unfinished=f"{UNFINISHED}mine-")
+    file = DurableFile(folder, "x", unfinished=f"{UNFINISHED_PREFIX}mine-")
     (name,) = names(tmp_path)
-    assert name.startswith(f"{UNFINISHED}mine-")
+    assert name.startswith(f"{UNFINISHED_PREFIX}mine-")
     file.commit()
     assert names(tmp_path) == ["x"]
 
 
 def test_the_system_is_told_to_begin_early_with_each_byte_once(folder, monkeypatch):
-    monkeypatch.setattr(durable_file, "AHEAD", 100)
+    monkeypatch.setattr(durable_file, "WRITE_AHEAD_BYTES", 100)
     told = []
 
     def advise(_, offset, count, advice):
@@ -223,7 +223,9 @@ def test_a_file_keeps_its_mode_and_a_private_one_is_private_from_its_first_byte(
     before = os.umask(0o077)
     try:
         with DurableFile(folder, "x"), DurableFile(folder, "z"):
-            modes = {path.stat().st_mode & 0o777 for path in tmp_path.iterdir() if path.name.startswith(UNFINISHED)}
+            modes = {
+                path.stat().st_mode & 0o777 for path in tmp_path.iterdir() if path.name.startswith(UNFINISHED_PREFIX)
+            }
     finally:
         os.umask(before)
     assert modes == {0o640, 0o600}

@@ -44,7 +44,7 @@ def test_what_is_deflated_has_no_ranges():
 @each_case("dtype", ["<f8", ">f8", ">c16", ">i2", "|u1"])
 @each_case("deflated", [None, False, True])
 def test_other_orders_are_turned_piece_by_piece(monkeypatch, chunk, dtype, deflated):
-    monkeypatch.setattr(values, "CHUNK", chunk)
+    monkeypatch.setattr(values, "CHUNK_BYTES", chunk)
     array = np.asfortranarray(ARRAY.astype(dtype))
     content = npy(array) if deflated is None else npz({"array": array}, deflated=deflated)
     with opened(content) as file:

@@ -72,7 +72,7 @@ class Client:
 
     def reply(self, request: int, value: Any, error: TensordError | None) -> None:
         if error is not None:
-            error.heard = True
+            error.is_reported = True
         self.answers[request] = (value, error)
 
     def send(self, *messages: Any) -> None:

@@ -326,7 +326,7 @@ class Front:
             if not request or peer.state is ConnectionState.CLOSED:
                 return
             if error is not None:
-                error.heard = True
+                error.is_reported = True
                 peer.answers.append(PendingAnswer(request, None, error))
             elif hasattr(value, "__next__"):
                 peer.parts.append((request, value))
