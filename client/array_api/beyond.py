@@ -18,7 +18,7 @@ from ..calls.checks import own
 from ..host_arrays.uploads import as_tensor
 from ..tensor.tensor import Tensor
 from .elementwise import operand
-from .functions import Functions, refused
+from .functions import Functions, argument_error
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -74,7 +74,7 @@ class Beyond(Functions):
         x, given = own(self._core, a), []
         if bins is None or isinstance(bins, str | float | complex):
             what = f"not {bins!r}" + "; NumPy's rules for the number are not here" * isinstance(bins, str)
-            raise refused("histogram", TypeError(f"bins must be the number of bins, or their edges, {what}"))
+            raise argument_error("histogram", TypeError(f"bins must be the number of bins, or their edges, {what}"))
         number = int(bins) if isinstance(bins, int | np.integer) else None
         if number is None:
             given.append(self._tensor_like(bins, x, "histogram"))
@@ -157,12 +157,17 @@ class Beyond(Functions):
         """
         x = own(self._core, array)
         if mode not in PADS:
-            raise refused("pad", ValueError(f"the mode must be one of {', '.join(PADS)}, not {str(mode)[:40]!r}"))
+            raise argument_error(
+                "pad", ValueError(f"the mode must be one of {', '.join(PADS)}, not {str(mode)[:40]!r}")
+            )
         try:
             widths = pairs(pad_width, x.ndim)
-            padded = self._framed(x, widths, constant_values) if mode == "constant" else self._taken(x, widths, mode)
+            if mode == "constant":
+                padded = self._with_constant_blocks(x, widths, constant_values)
+            else:
+                padded = self._with_repeated_elements(x, widths, mode)
         except (TypeError, ValueError) as error:
-            raise refused("pad", error) from None
+            raise argument_error("pad", error) from None
         return x.copy() if padded is x else padded
 
     def split(self, ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
@@ -176,7 +181,7 @@ class Beyond(Functions):
             normal = normal_axis(axis, x.ndim)
             ends = cuts(x.shape[normal], indices_or_sections)
         except (TypeError, ValueError) as error:
-            raise refused("split", error) from None
+            raise argument_error("split", error) from None
         bounds = zip([0, *ends], [*ends, x.shape[normal]], strict=True)
         return [self._call("getitem", x, index=(*(_ALL,) * normal, ("slice", *each, None))) for each in bounds]
 
@@ -185,20 +190,22 @@ class Beyond(Functions):
         if isinstance(values, Tensor):
             return own(self._core, values)
         if isinstance(values, np.ndarray):
-            raise refused(function, TypeError("a NumPy array is not an operand: make a tensor from it (asarray)"))
+            raise argument_error(
+                function, TypeError("a NumPy array is not an operand: make a tensor from it (asarray)")
+            )
         return as_tensor(self._core, values, like.device)
 
     def _quantiles(self, name: str, most: int, a: Tensor, q: Any, axis: Axes, **options: Any) -> Tensor:
         x = own(self._core, a)
         if isinstance(q, int | float):
             if not 0 <= q <= most:
-                raise refused(name, ValueError(f"q must be in [0, {most}], not {q}"))
+                raise argument_error(name, ValueError(f"q must be in [0, {most}], not {q}"))
             at: Any = operand(q, name)
         else:
             at = self._tensor_like(q, x, name)
         return self._call(name, x, at, axis=axis, **options)
 
-    def _taken(self, x: Tensor, widths: list[tuple[int, int]], mode: Any) -> Tensor:
+    def _with_repeated_elements(self, x: Tensor, widths: list[tuple[int, int]], mode: Any) -> Tensor:
         """Axis by axis, the elements at the positions that NumPy's padding repeats."""
         for axis, width in enumerate(widths):
             if any(width):
@@ -206,7 +213,7 @@ class Beyond(Functions):
                 x = self._call("take", x, as_tensor(self._core, positions, x.device), axis=axis)
         return x
 
-    def _framed(self, x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tensor:
+    def _with_constant_blocks(self, x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tensor:
         """Axis by axis, blocks of a constant in front and behind."""
         fills = np.broadcast_to(np.asarray(values), (x.ndim, 2)).tolist()
         for axis, (width, fill) in enumerate(zip(widths, fills, strict=True)):

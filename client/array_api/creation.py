@@ -20,7 +20,7 @@ from ..locations.locations import located
 from ..tensor.exchange import check_copy, host_array
 from ..tensor.operators import SCALARS, as_number
 from ..tensor.tensor import Tensor
-from .functions import Functions, refused
+from .functions import Functions, argument_error
 
 DType: TypeAlias = np.dtype[np.generic] | type[np.generic]
 
@@ -42,7 +42,7 @@ class Creation(Functions):
         device: Device | None = None,
     ) -> Tensor:
         """Evenly spaced numbers in [start, stop), or in [0, start); int64 if all are ints, else float64."""
-        bounds = {"start": plain(start), "stop": plain(stop), "step": plain(step)}
+        bounds = {"start": python_number(start), "stop": python_number(stop), "step": python_number(step)}
         return self._create("arange", device, **bounds, dtype=dtype)
 
     def asarray(
@@ -62,7 +62,7 @@ class Creation(Functions):
             try:
                 # bytes are numbers, as in the standard; NumPy would read them as text
                 values = memoryview(obj) if isinstance(obj, bytes) else obj
-                return as_tensor(core, self._fitting(values, dtype), device, dtype=dtype)
+                return as_tensor(core, self._real_if_asked(values, dtype), device, dtype=dtype)
             except MetadataTypeError:
                 first = first_tensor(obj)
                 if first is None:
@@ -76,14 +76,14 @@ class Creation(Functions):
         if copy is False and (moves or casts):
             raise located(MetadataError("asarray: another dtype or device needs a copy", op="asarray"))
         if casts:
-            x = self._fitting(x, dtype).astype(dtype)
+            x = self._real_if_asked(x, dtype).astype(dtype)
         if moves:
             return x.to_device(home_of(core, device))
         return x.copy() if copy and not casts else x
 
     def empty(self, shape: Shape, *, dtype: DType | None = None, device: Device | None = None) -> Tensor:
         """A tensor of zeros: old contents of memory are never exposed."""
-        return self._create("empty", device, shape=shape, dtype=real(dtype))
+        return self._create("empty", device, shape=shape, dtype=or_float64(dtype))
 
     def empty_like(self, x: Tensor, /, *, dtype: DType | None = None, device: Device | None = None) -> Tensor:
         """As `empty`, with the shape of x, and its dtype and device unless others are given."""
@@ -100,7 +100,7 @@ class Creation(Functions):
         device: Device | None = None,
     ) -> Tensor:
         """Ones on the k-th diagonal, zeros elsewhere; square unless `n_cols` is given."""
-        return self._create("eye", device, n_rows=n_rows, n_cols=n_cols, k=k, dtype=real(dtype))
+        return self._create("eye", device, n_rows=n_rows, n_cols=n_cols, k=k, dtype=or_float64(dtype))
 
     def from_dlpack(self, x: Any, /, *, device: Device | None = None, copy: bool | None = None) -> Tensor:
         """A tensor of another library's array: any object with `__dlpack__` (NumPy, PyTorch, CuPy, JAX).
@@ -129,8 +129,8 @@ class Creation(Functions):
         The value may be a 0-d tensor; then its dtype and device are the defaults.
         """
         if isinstance(fill_value, Tensor):
-            return self._spread(fill_value, shape, dtype, device)
-        return self._create("full", device, number(fill_value, "full"), shape=shape, dtype=dtype)
+            return self._broadcast_value(fill_value, shape, dtype, device)
+        return self._create("full", device, fill_number(fill_value, "full"), shape=shape, dtype=dtype)
 
     def full_like(
         self, x: Tensor, /, fill_value: Scalar | Tensor, *, dtype: DType | None = None, device: Device | None = None
@@ -139,8 +139,8 @@ class Creation(Functions):
         if isinstance(fill_value, Tensor):
             like = own(self._core, x)
             home = like.device if device is None else device
-            return self._spread(fill_value, like.shape, like.dtype if dtype is None else dtype, home)
-        return self._like("full", x, dtype, device, number(fill_value, "full_like"))
+            return self._broadcast_value(fill_value, like.shape, like.dtype if dtype is None else dtype, home)
+        return self._like("full", x, dtype, device, fill_number(fill_value, "full_like"))
 
     def linspace(
         self,
@@ -154,7 +154,7 @@ class Creation(Functions):
         endpoint: bool = True,
     ) -> Tensor:
         """`num` evenly spaced numbers from start to stop, which is included if `endpoint`."""
-        bounds = {"start": plain(start), "stop": plain(stop)}
+        bounds = {"start": python_number(start), "stop": python_number(stop)}
         return self._create("linspace", device, **bounds, num=num, dtype=dtype, endpoint=endpoint)
 
     def meshgrid(self, *arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
@@ -184,7 +184,7 @@ class Creation(Functions):
 
     def ones(self, shape: Shape, *, dtype: DType | None = None, device: Device | None = None) -> Tensor:
         """A tensor of ones, float64 by default."""
-        return self._create("ones", device, shape=shape, dtype=real(dtype))
+        return self._create("ones", device, shape=shape, dtype=or_float64(dtype))
 
     def ones_like(self, x: Tensor, /, *, dtype: DType | None = None, device: Device | None = None) -> Tensor:
         """As `ones`, with the shape of x, and its dtype and device unless others are given."""
@@ -200,7 +200,7 @@ class Creation(Functions):
 
     def zeros(self, shape: Shape, *, dtype: DType | None = None, device: Device | None = None) -> Tensor:
         """A tensor of zeros, float64 by default."""
-        return self._create("zeros", device, shape=shape, dtype=real(dtype))
+        return self._create("zeros", device, shape=shape, dtype=or_float64(dtype))
 
     def zeros_like(self, x: Tensor, /, *, dtype: DType | None = None, device: Device | None = None) -> Tensor:
         """As `zeros`, with the shape of x, and its dtype and device unless others are given."""
@@ -214,7 +214,7 @@ class Creation(Functions):
             parts = [self.asarray(each, dtype=common) for each in parts]
         return self._call("stack", *parts)
 
-    def _spread(self, value: Tensor, shape: Shape, dtype: DType | None, device: Device | None) -> Tensor:
+    def _broadcast_value(self, value: Tensor, shape: Shape, dtype: DType | None, device: Device | None) -> Tensor:
         """A 0-d tensor's value everywhere; if its shape is data-dependent, the value of a tensor with one element."""
         value = self.asarray(value, dtype=dtype, device=device)
         if value._meta is None:
@@ -253,24 +253,24 @@ def dtype_name(dtype: Any, function: str) -> str:
     try:
         return check_dtype(dtype)
     except TypeError as error:
-        raise refused(function, error) from None
+        raise argument_error(function, error) from None
 
 
-def real(dtype: DType | None) -> Any:
+def or_float64(dtype: DType | None) -> Any:
     """The dtype, float64 by default."""
     return "float64" if dtype is None else dtype
 
 
-def plain(value: Any) -> Any:
+def python_number(value: Any) -> Any:
     """A Python number for a NumPy scalar; everything else unchanged, for the attribute's check to judge."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def number(value: Any, function: str) -> Scalar:
+def fill_number(value: Any, function: str) -> Scalar:
     """A fill value; MetadataTypeError unless it is a number."""
     found = value if type(value) in SCALARS else as_number(value)
     if found is NotImplemented:
         message = f"{function}: the fill value must be a Python number, not {type(value).__name__}"
         raise located(MetadataTypeError(message, op=function))
-    filling: Scalar = found
-    return filling
+    result: Scalar = found
+    return result

@@ -16,8 +16,8 @@ from ..locations.locations import located
 from ..tensor.exchange import check_copy
 from ..tensor.operators import SCALARS
 from ..tensor.tensor import Tensor
-from .creation import DType, dtype_name, plain
-from .functions import Functions, refused
+from .creation import DType, dtype_name, python_number
+from .functions import Functions, argument_error
 
 Resolved: TypeAlias = np.dtype[np.generic]
 
@@ -96,7 +96,7 @@ class DataTypes(Functions):
         """The dtype that tensors, dtypes and Python scalars promote to; TypeError if their kinds do not mix."""
         operands: list[OperandMeta] = [
             type(each) if type(each) in SCALARS else Meta.of((), _dtype(each, "result_type"))
-            for each in map(plain, arrays_and_dtypes)
+            for each in map(python_number, arrays_and_dtypes)
         ]
         if not any(isinstance(operand, Meta) for operand in operands):
             message = "result_type: at least one argument must be a tensor or a dtype"
@@ -104,7 +104,7 @@ class DataTypes(Functions):
         try:
             return promote(operands)
         except TypeError as error:
-            raise refused("result_type", error) from None
+            raise argument_error("result_type", error) from None
 
 
 def _dtype(given: Any, function: str) -> Resolved:

@@ -33,7 +33,7 @@ def unary(name: str, alias: str | None = None) -> Unary:
     def function(self: Functions, x: Tensor, /, *more: Never) -> Tensor:
         try:
             if more:
-                raise refused(alias or name, 1, more)
+                raise surplus_arguments(alias or name, 1, more)
             core = self._core
             if type(x) is not Tensor or x._core is not core:
                 own(core, x)
@@ -54,7 +54,7 @@ def binary(name: str) -> Binary:
     def function(self: Functions, x1: Operand, x2: Operand, /, *more: Never) -> Tensor:
         try:
             if more:
-                raise refused(name, 2, more)
+                raise surplus_arguments(name, 2, more)
             if type(x2) is not Tensor and type(x2) not in SCALARS:
                 x2 = operand(x2, name)
             core = self._core
@@ -73,12 +73,12 @@ def binary(name: str) -> Binary:
 
 def named(function: F, op: OpDef, name: str) -> F:
     """The function with that name and the op's summary, and without `more` in its signature."""
-    function.__name__ = function.__qualname__ = name  # T Python's errors about wrong arguments show __qualname__
+    function.__name__ = function.__qualname__ = name  # Python's errors about wrong arguments show __qualname__
     function.__doc__ = op.summary
     return hides(signed(function))
 
 
-def refused(name: str, takes: int, more: tuple[object, ...]) -> MetadataTypeError:
+def surplus_arguments(name: str, takes: int, more: tuple[object, ...]) -> MetadataTypeError:
     """The error for more positional arguments than a function takes."""
     return located(MetadataTypeError(too_many(name, takes, takes, takes + len(more)), op=name))
 

@@ -44,7 +44,7 @@ class Functions:
     def _call_all(self, name: str, *operands: Any, **attributes: Any) -> list[Tensor]:
         return call(self._core, name, operands, attributes or None)
 
-    def _fitting(self, x: Any, dtype: Any) -> Any:
+    def _real_if_asked(self, x: Any, dtype: Any) -> Any:
         """x, or its real part with a warning if x is complex and the requested dtype is real.
 
         NumPy does so wherever it takes a dtype; the standard forbids it for `astype` alone.
@@ -75,7 +75,7 @@ class Extension(Functions):
         raise missing(f"the extension {extension!r}", name, EXTENSIONS.get(extension, {}), type(self))
 
 
-def refused(function: str, error: Exception) -> MetadataError:
+def argument_error(function: str, error: Exception) -> MetadataError:
     """The error, with the user's line, for wrong arguments of a function."""
     if isinstance(error, MetadataError):
         return located(error)

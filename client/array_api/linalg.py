@@ -240,7 +240,7 @@ class Linalg(LinearAlgebra, Extension):
 
         A real `dtype` drops imaginary parts, with NumPy's ComplexWarning.
         """
-        return self._call("trace", self._fitting(x, dtype), offset=offset, dtype=dtype)
+        return self._call("trace", self._real_if_asked(x, dtype), offset=offset, dtype=dtype)
 
     # -- products
 

@@ -10,7 +10,7 @@ from ...interpreter.schema.promotion import broadcast_shapes
 from ...interpreter.types.axes import normal_axis
 from ..calls.checks import own
 from ..tensor.tensor import Tensor
-from .functions import Functions, refused
+from .functions import Functions, argument_error
 
 Axes: TypeAlias = int | tuple[int, ...]
 _ALL = ("slice", None, None, None)
@@ -29,7 +29,7 @@ class Manipulation(Functions):
         try:
             shape = broadcast_shapes([each.shape for each in tensors])
         except ValueError as error:
-            raise refused("broadcast_arrays", error) from None
+            raise argument_error("broadcast_arrays", error) from None
         return tuple(self._call("broadcast_to", each, shape=shape) for each in tensors)
 
     def broadcast_shapes(self, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -40,7 +40,7 @@ class Manipulation(Functions):
         try:
             return broadcast_shapes(list(map(check_shape, shapes)))
         except (TypeError, ValueError) as error:
-            raise refused("broadcast_shapes", error) from None
+            raise argument_error("broadcast_shapes", error) from None
 
     def broadcast_to(self, x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
         """x broadcast to `shape`; ValueError if that is not possible."""
@@ -126,7 +126,7 @@ class Manipulation(Functions):
         try:
             normal = normal_axis(check_int(axis), len(shape))
         except (TypeError, ValueError) as error:
-            raise refused("unstack", error) from None
+            raise argument_error("unstack", error) from None
         return tuple(self._call("getitem", x, index=(*(_ALL,) * normal, row)) for row in range(shape[normal]))
 
     def _sequence(self, function: str, arrays: Iterable[Tensor]) -> tuple[Tensor, ...]:
@@ -135,4 +135,4 @@ class Manipulation(Functions):
             return tuple(arrays)
         except TypeError:
             error = TypeError(f"takes a sequence of tensors, not {type(arrays).__name__}")
-            raise refused(function, error) from None
+            raise argument_error(function, error) from None

@@ -1,4 +1,4 @@
-"""Searching functions."""
+"""Searching functions: positions and counts of elements, and a choice between two tensors (`where`)."""
 
 from __future__ import annotations
 

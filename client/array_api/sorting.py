@@ -1,4 +1,4 @@
-"""Sorting functions."""
+"""Sorting functions: along one axis, as values or as positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistical functions."""
+"""Statistical functions: reductions and cumulative sums and products along axes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Statistical(Functions):
         ValueError if the axis is left out and x is not 1-d.
         """
         return self._call(
-            "cumulative_prod", self._fitting(x, dtype), axis=axis, dtype=dtype, include_initial=include_initial
+            "cumulative_prod", self._real_if_asked(x, dtype), axis=axis, dtype=dtype, include_initial=include_initial
         )
 
     def cumulative_sum(
@@ -37,7 +37,7 @@ class Statistical(Functions):
         ValueError if the axis is left out and x is not 1-d.
         """
         return self._call(
-            "cumulative_sum", self._fitting(x, dtype), axis=axis, dtype=dtype, include_initial=include_initial
+            "cumulative_sum", self._real_if_asked(x, dtype), axis=axis, dtype=dtype, include_initial=include_initial
         )
 
     def max(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -54,7 +54,7 @@ class Statistical(Functions):
 
     def prod(self, x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
         """The product, 1 for no elements. A real `dtype` drops imaginary parts, with NumPy's warning."""
-        return self._call("prod", self._fitting(x, dtype), axis=axis, dtype=dtype, keepdims=keepdims)
+        return self._call("prod", self._real_if_asked(x, dtype), axis=axis, dtype=dtype, keepdims=keepdims)
 
     def std(self, x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
         """The standard deviation: root of `var`."""
@@ -62,7 +62,7 @@ class Statistical(Functions):
 
     def sum(self, x: Tensor, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
         """The sum, 0 for no elements. A real `dtype` drops imaginary parts, with NumPy's warning."""
-        return self._call("sum", self._fitting(x, dtype), axis=axis, dtype=dtype, keepdims=keepdims)
+        return self._call("sum", self._real_if_asked(x, dtype), axis=axis, dtype=dtype, keepdims=keepdims)
 
     def var(self, x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
         """The variance of n elements, divided by n - correction; NaN if that is not positive. float64 for integers."""

@@ -1,4 +1,4 @@
-"""Utility functions."""
+"""Utility functions: tests of truth, and differences along an axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Contexts: a tensor that is made inside a context is released at its end, unless it was kept. See `core/scopes.py`."""
+"""Contexts: a tensor that is made inside a context is released at its end, unless it was kept.
+
+A `Context` is the public object; its `Scope` has the list of tensors (`core/scopes.py`).
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from ..tensor.operators import SCALARS
 from ..tensor.tensor import Tensor
 from .capture import Capture, UploadedConstant
 from .numbers import SymbolicNumber
-from .structure import LOCATED, Replacing, is_plain_tensor, members, rebuilt, short
+from .structure import LOCATED, StructureCopies, is_plain_tensor, members, rebuilt, short
 from .symbolic import SymbolicTensor, end_life
 
 
@@ -96,9 +96,9 @@ class BlockCapture(Capture):
     def variable(self, tensor: Tensor) -> int:
         if type(tensor) is SymbolicTensor and tensor._symbol.capture is self:
             return tensor._symbol.variable
-        return self._take(self.around.variable(tensor))
+        return self._captured_variable(self.around.variable(tensor))
 
-    def _take(self, outer: int) -> int:
+    def _captured_variable(self, outer: int) -> int:
         """The captured tensor that stands for a variable of the surrounding capture."""
         found, around = self._taken.get(outer), self.around.builder
         if found is None:
@@ -109,7 +109,7 @@ class BlockCapture(Capture):
         return found
 
     def keep(self, constant: UploadedConstant, meta: Meta) -> int:
-        return self._take(self.around.keep(constant, meta))
+        return self._captured_variable(self.around.keep(constant, meta))
 
     def slot_of(self, number: SymbolicNumber) -> int:
         if number._symbol.capture is self:
@@ -130,7 +130,7 @@ class CapturedBlock(NamedTuple):
     numbers: list[int]
 
 
-class Captured(NamedTuple):
+class BlockWithResults(NamedTuple):
     """A block, and the results of its function: the tensors, and their structure."""
 
     block: CapturedBlock
@@ -140,7 +140,7 @@ class Captured(NamedTuple):
 
 def capture_block(
     around: Capture, function: Callable[..., Any], arguments: Sequence[Any], draws: Draws, *, own: bool
-) -> Captured:
+) -> BlockWithResults:
     """Capture a function with these arguments. `own`: a tensor that occurs twice becomes two parameters."""
     with LOCATED:
         block = BlockCapture(around, draws)
@@ -155,8 +155,8 @@ def capture_block(
 
     block.begin()
     try:
-        replacing = Replacing()
-        given = [replacing.replaced(value, str(position), parameter) for position, value in enumerate(arguments)]
+        copies = StructureCopies()
+        given = [copies.replaced(value, str(position), parameter) for position, value in enumerate(arguments)]
         value = function(*given)
         tensors = list(tensors_in(value))
         with LOCATED:
@@ -164,7 +164,7 @@ def capture_block(
     finally:
         block.end()
     with LOCATED:
-        return Captured(block.block(results), tensors, value)
+        return BlockWithResults(block.block(results), tensors, value)
 
 
 def tensors_in(value: Any, *, strict: bool = True) -> Iterator[Tensor]:

@@ -35,7 +35,7 @@ from ..tensor.tensor import Tensor
 from ..transport.host_functions import HostFunction
 from .numbers import SymbolicNumber, plain
 from .slots import CaptureSlots
-from .structure import LOCATED, fits, kind_of, plain_number
+from .structure import LOCATED, is_representable, kind_of, plain_number
 from .symbolic import SymbolicTensor, end_life
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class UploadedConstant(NamedTuple):
     home: str
 
 
-class Range(NamedTuple):
-    """An int that a run computes, as an operand of an op: the arguments of `check_scalar` at each run."""
+class RangeCheck(NamedTuple):
+    """A check at each run of an int that the run computes, as an operand of an op: the arguments of `check_scalar`."""
 
     slot: int
     op: str
@@ -69,7 +69,7 @@ class Capture:
         self.outbox = core.outbox
         self.over = False
         self.fixed: dict[int, str | None] = {}
-        self.ranges: list[Range] = []
+        self.ranges: list[RangeCheck] = []
         self.captured: list[Tensor | UploadedConstant] = []
         self.builder = Builder(CURRENT.infer)
         self.slots = CaptureSlots()
@@ -237,7 +237,7 @@ class Capture:
 
     def arithmetic(self, op: str, operands: Sequence[Any], value: Any) -> SymbolicNumber | None:
         """A number that runs compute, with the present value `value`; None if a program cannot represent it."""
-        if not all(fits(each) for each in (value, *operands) if type(each) is not SymbolicNumber):
+        if not all(is_representable(each) for each in (value, *operands) if type(each) is not SymbolicNumber):
             return None
         with LOCATED:
             slots = [each._symbol.number if type(each) is SymbolicNumber else self._constant(each) for each in operands]
@@ -285,7 +285,7 @@ class Capture:
                 except MetadataError:  # the function may catch it, and act differently on other values
                     self.root.fix(value._symbol.leaves)
                     raise
-                self.root.ranges.append(Range(value._symbol.number, op, metas, attributes))
+                self.root.ranges.append(RangeCheck(value._symbol.number, op, metas, attributes))
 
     # -- operands --------------------------------------------------------------------------------------------------
 

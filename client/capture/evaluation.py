@@ -15,7 +15,7 @@ from ...interpreter.schema.promotion import WIRE_INTEGERS, check_scalar
 from ...interpreter.types.meta import Scalar
 from ..calls.signatures import MAX_UNCHECKED_INT
 from ..core.core import RandomState
-from .capture import Range
+from .capture import RangeCheck
 from .structure import plain_number
 
 WITHOUT_ARGUMENT: Final = (CONSTANT, SEED, DRAW)  # numbers that depend on no argument
@@ -36,7 +36,9 @@ class Evaluation:
     If the numbers are only parameters and constants, they are the arguments' numbers and `_constants`.
     """
 
-    def __init__(self, program: Program, leaves: Sequence[int], given: Sequence[Any], ranges: Sequence[Range]) -> None:
+    def __init__(
+        self, program: Program, leaves: Sequence[int], given: Sequence[Any], ranges: Sequence[RangeCheck]
+    ) -> None:
         self._numbers = numbers = program.numbers
         self.leaves = tuple(leaves)
         self._ranges = {each.slot: [one for one in ranges if one.slot == each.slot] for each in ranges}

@@ -44,7 +44,7 @@ _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-class Slot:
+class NumberSymbol:
     """A capture's knowledge of a symbolic number: its slot (`number`), its present value (None if only runs know it),
     and the positions of the arguments' numbers from which it is computed (`leaves`)."""
 
@@ -99,7 +99,7 @@ class SymbolicNumber:
     __slots__ = ("_symbol",)
 
     def __init__(self, capture: Capture, number: int, value: Any, leaves: frozenset[int] = frozenset()) -> None:
-        self._symbol = Slot(capture, number, value, leaves)
+        self._symbol = NumberSymbol(capture, number, value, leaves)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:

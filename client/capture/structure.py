@@ -165,8 +165,8 @@ def short(name: str) -> str:
     return "".join(letter if letter.isprintable() else "_" for letter in name[:256])
 
 
-class Replacing:
-    """Copies of structures. `changed` finds containers whose members were replaced since."""
+class StructureCopies:
+    """Copies of nested arguments with other leaves. `changed` finds containers whose members were replaced since."""
 
     def __init__(self) -> None:
         self._made: list[tuple[str, Any, list[Any]]] = []  # name, container, its members
@@ -177,18 +177,18 @@ class Replacing:
         if found is None:
             return leaf(value, name)
         made = rebuilt(value, [self.replaced(each, joined(name, key), leaf) for key, each in found])
-        self._made.append((name, made, listed(made)))
+        self._made.append((name, made, contents_of(made)))
         return made
 
     def changed(self) -> Iterator[str]:
         """The names of containers whose members have changed."""
         for name, made, before in self._made:
-            now = listed(made)
+            now = contents_of(made)
             if len(now) != len(before) or any(one is not other for one, other in zip(now, before, strict=True)):
                 yield name
 
 
-def listed(container: Any) -> list[Any]:
+def contents_of(container: Any) -> list[Any]:
     """The members of a container, with the keys of a dict."""
     keys = container if isinstance(container, dict) else ()
     return [*keys, *(each for _, each in members(container) or ())]
@@ -218,6 +218,6 @@ def kind_of(value: Any) -> str:
     return type(plain_number(value)).__name__
 
 
-def fits(value: Any) -> bool:
+def is_representable(value: Any) -> bool:
     """Return whether a program can represent this number."""
     return type(value).__name__ in SCALAR_TYPES and (type(value) is not int or value in WIRE_INTEGERS)

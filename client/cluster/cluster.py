@@ -163,9 +163,9 @@ class Cluster:
         self, kind: str, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
     ) -> list[Tensor]:
         """Issue a collective on tensors of several nodes; returns its results."""
-        from .collectives import asked_of, issue
+        from .collectives import issue, resolved_request
 
-        asked = asked_of(kind, tensors, devices, attributes)
+        asked = resolved_request(kind, tensors, devices, attributes)
         return issue(self, asked, tensors, devices, attributes)
 
     def losses(self) -> list[TensordError]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 
-def asked_of(
+def resolved_request(
     kind: str, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
 ) -> ResolvedRequest:
     """The request; MetadataError at the user's line if it is invalid."""

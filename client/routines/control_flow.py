@@ -21,7 +21,7 @@ from ...interpreter.programs.constructs import FORMS, LARGEST_MAX_ITERATIONS, MA
 from ...interpreter.programs.program import CASE, COND, REPEAT, WHILE
 from ...interpreter.wire.forms import shown
 from ..calls.checks import on_one_device, own
-from ..capture.blocks import Captured, Draws, capture_block, check_structures, tensors_in, with_tensors
+from ..capture.blocks import BlockWithResults, Draws, capture_block, check_structures, tensors_in, with_tensors
 from ..capture.capture import Capture
 from ..capture.numbers import fixed
 from ..capture.structure import LOCATED, is_number, members, rebuilt
@@ -192,7 +192,7 @@ def record(capture: Capture, step: ControlFlowCall) -> Any:
         functions = (partial(tested, functions[0]), *functions[1:])
     if loops:
         functions = (*functions[:-1], partial(laid_out, functions[-1], state_of(args)))
-    blocks: list[Captured] = []
+    blocks: list[BlockWithResults] = []
     for function in functions:
         like = partial(laid_like, function, blocks[0].value) if blocks and not loops else function
         blocks.append(capture_block(capture, like, args, draws, own=loops))

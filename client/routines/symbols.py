@@ -9,7 +9,7 @@ from typing import Any
 
 from ...interpreter.errors import CaptureError
 from ..capture.capture import Capture
-from ..capture.structure import Replacing, fits, is_number, plain_number, short
+from ..capture.structure import StructureCopies, is_number, is_representable, plain_number, short
 from ..locations.locations import located
 from ..tensor.tensor import Tensor
 
@@ -24,7 +24,7 @@ class Symbols:
         self._known = known
         self._tensors: dict[int, tuple[str, Any]] = {}  # by id(): the first name, and the symbolic tensor
         self._numbers: list[tuple[str, Any]] = []
-        self._copies = Replacing()
+        self._copies = StructureCopies()
 
     def stand_for(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -68,7 +68,7 @@ class Symbols:
         self._numbers.append((name, value))
         if leaf in self._known:
             return value
-        if not fits(plain_number(value)):
+        if not is_representable(plain_number(value)):
             self._capture.fix(frozenset((leaf,)))
             return value
         self.leaves.append(leaf)
