@@ -1,4 +1,8 @@
-"""A value of a generation, a generation, and the limits of both."""
+"""The contents of a generation of checkpoints: a record for each value, the generation itself, and limits.
+
+A record says where a value's bytes lie and which checksum they have, so later generations can refer to the same bytes.
+Limits are checked when a generation is written, and before memory is used to read one.
+"""
 
 from __future__ import annotations
 

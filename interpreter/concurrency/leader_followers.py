@@ -108,10 +108,10 @@ class LeaderFollowers:
     def wait(self, awaited: Awaited, timeout: float | None = None) -> bool:
         """Wait until something is done, and lead if no other thread does; False after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        mine = (awaited, threading.get_ident())
+        own_wait = (awaited, threading.get_ident())
         with SHIELD:
             below = self.leader
-            nested = leads = below is not None and below[1] == mine[1]  # in a signal handler
+            nested = leads = below is not None and below[1] == own_wait[1]  # in a signal handler
             try:
                 while not awaited.done:
                     if self.closed:
@@ -123,7 +123,7 @@ class LeaderFollowers:
                             return False
                     if leads or self.role.acquire(blocking=False):
                         leads = True
-                        self.leader = mine  # before `serve` checks: a thread that ends the wait later rings
+                        self.leader = own_wait  # before `serve` checks: a thread that ends the wait later rings
                         self._duty.serve(awaited, rest)
                     else:
                         self._follow(awaited, rest)

@@ -139,10 +139,10 @@ def open_below(directories: Iterable[Path], path: str) -> OpenFile:
 def open_own(fd: int, name: str, *, writes: bool = False) -> OpenFile | OutputFile:
     """A file that this process has open already, with a new descriptor."""
     try:
-        mine = os.dup(fd)
+        own_fd = os.dup(fd)
     except OSError as error:
         raise FileError(f"{printable(name)}: descriptor {fd} cannot be used: {error.strerror}") from None
-    return OutputFile(mine, name) if writes else OpenFile(mine, name)
+    return OutputFile(own_fd, name) if writes else OpenFile(own_fd, name)
 
 
 def open_peer(pid: int, fd: int, name: str, *, writes: bool = False) -> OpenFile | OutputFile:
@@ -157,7 +157,7 @@ def open_peer(pid: int, fd: int, name: str, *, writes: bool = False) -> OpenFile
         if not stat.S_ISREG(os.fstat(path).st_mode):
             raise MetadataError(f"{shown}: is not a regular file; tensors lie in regular files alone")
         how = (os.O_WRONLY if writes else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK  # even with a lease on it
-        mine = os.open(f"/proc/self/fd/{path}", how)
+        own_fd = os.open(f"/proc/self/fd/{path}", how)
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise FileError(f"{shown}: cannot be opened: the daemon has no descriptors left") from None
@@ -168,7 +168,7 @@ def open_peer(pid: int, fd: int, name: str, *, writes: bool = False) -> OpenFile
     finally:
         if path >= 0:
             os.close(path)
-    file = OutputFile(mine, name) if writes else OpenFile(mine, name)
+    file = OutputFile(own_fd, name) if writes else OpenFile(own_fd, name)
     if not has_open(pid, fd, writes=writes):
         raise FileError(
             f"{shown}: descriptor {fd} of process {pid} is not open for {'writing' if writes else 'reading'}"

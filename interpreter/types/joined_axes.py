@@ -1,4 +1,7 @@
-"""The axes of arrays that are broadcast together, after neighbouring axes that behave alike are joined."""
+"""The axes of arrays that are broadcast together, with neighbouring axes joined if the same arrays extend along them.
+
+A generated kernel then computes one index for each joined axis.
+"""
 
 from __future__ import annotations
 

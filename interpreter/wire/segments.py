@@ -107,11 +107,11 @@ class MemorySegment(mmap.mmap):
     @classmethod
     def open_peer(cls, pid: int, fd: int, nbytes: int, number: int, writable: bool) -> MemorySegment:
         """Map another process's memory file. ProtocolError says what is wrong with it; never blocks."""
-        mine = _open_verified(pid, fd, nbytes, writable=writable)
+        own_fd = _open_verified(pid, fd, nbytes, writable=writable)
         try:
-            return cls._map(mine, nbytes, number, pid, writable=writable)
+            return cls._map(own_fd, nbytes, number, pid, writable=writable)
         except (OSError, MemoryError, ValueError) as error:
-            os.close(mine)
+            os.close(own_fd)
             raise _refusal(pid, fd, f"cannot be mapped: {error}") from None
 
     @classmethod
@@ -207,18 +207,18 @@ def _open_verified(pid: int, fd: int, nbytes: int, *, writable: bool) -> int:
     try:
         path = os.open(f"/proc/{int(pid)}/fd/{int(fd)}", os.O_PATH | os.O_CLOEXEC)
         _check_kind(pid, fd, os.fstat(path))
-        mine = os.open(f"/proc/self/fd/{path}", (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        own_fd = os.open(f"/proc/self/fd/{path}", (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
     except OSError as error:
         raise _refusal(pid, fd, f"cannot be opened: {os.strerror(error.errno or errno.EIO)}") from None
     finally:
         if path >= 0:
             os.close(path)
     try:
-        _check_seals(pid, fd, mine, nbytes)
+        _check_seals(pid, fd, own_fd, nbytes)
     except BaseException:
-        os.close(mine)
+        os.close(own_fd)
         raise
-    return mine
+    return own_fd
 
 
 def _check_kind(pid: int, fd: int, status: os.stat_result) -> None:
@@ -228,15 +228,15 @@ def _check_kind(pid: int, fd: int, status: os.stat_result) -> None:
         raise _refusal(pid, fd, "is not a memory file with pages of the usual size")
 
 
-def _check_seals(pid: int, fd: int, mine: int, nbytes: int) -> None:
+def _check_seals(pid: int, fd: int, own_fd: int, nbytes: int) -> None:
     """Check the seals, then the size: the size is final only once the file cannot shrink."""
     try:
-        seals = fcntl.fcntl(mine, fcntl.F_GET_SEALS)
+        seals = fcntl.fcntl(own_fd, fcntl.F_GET_SEALS)
     except OSError:
         seals = 0
     if not seals & fcntl.F_SEAL_SHRINK:
         raise _refusal(pid, fd, "is not sealed against shrinking")
-    size = os.fstat(mine).st_size
+    size = os.fstat(own_fd).st_size
     if not 0 < nbytes <= size:
         raise _refusal(pid, fd, f"has {size} bytes, not {nbytes}")
 

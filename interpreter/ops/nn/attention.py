@@ -178,9 +178,9 @@ def attention_kernel(
     call = Attention.of(xp, inputs, attributes, rows)
     for batch in call.batches():
         keys, values = call.part(call.k, batch), call.part(call.v, batch)
-        for some in call.rows():
-            queries = call.part(call.q, batch, some) * call.scale
-            outputs[0][(*batch, ..., some, slice(None))] = xp.matmul(call.weights(queries, keys, batch, some), values)
+        for block in call.rows():
+            queries = call.part(call.q, batch, block) * call.scale
+            outputs[0][(*batch, ..., block, slice(None))] = xp.matmul(call.weights(queries, keys, batch, block), values)
 
 
 def attention_grad_kernel(
@@ -196,15 +196,15 @@ def attention_grad_kernel(
     for batch in call.batches():
         keys, values = call.part(call.k, batch), call.part(call.v, batch)
         dkeys, dvalues = xp.zeros_like(keys), xp.zeros_like(values)
-        for some in call.rows():
-            queries = call.part(call.q, batch, some) * call.scale
-            gradient = call.part(dy, batch, some)
-            weights = call.weights(queries, keys, batch, some)
+        for block in call.rows():
+            queries = call.part(call.q, batch, block) * call.scale
+            gradient = call.part(dy, batch, block)
+            weights = call.weights(queries, keys, batch, block)
             dvalues += xp.matmul(weights.swapaxes(-1, -2), gradient)
             dweights = xp.matmul(gradient, values.swapaxes(-1, -2))
             call.by.gradient(dweights, weights)
             dkeys += xp.matmul(dweights.swapaxes(-1, -2), queries)
-            outputs[0][(*batch, ..., some, slice(None))] = xp.matmul(dweights, keys) * call.scale
+            outputs[0][(*batch, ..., block, slice(None))] = xp.matmul(dweights, keys) * call.scale
         outputs[1][batch] = dkeys
         outputs[2][batch] = dvalues
 
