@@ -265,7 +265,7 @@ class Engine:
     def fence(self) -> None:
         """Make fences after all launches."""
         with self._guarded():
-            self.scheduler.fences.look()
+            self.scheduler.fences.fence_all()
 
     @property
     def unwatched(self) -> bool:

@@ -134,7 +134,7 @@ class Accesses:
 
     def copy_out(self, session: VmSession, tensor: VmTensor, request: int, location: int) -> None:
         """Answer the request with a copy of the value."""
-        source = self.near(session, tensor, location)
+        source = self.readable_source(session, tensor, location)
         result = self.reads.fetch(session, source, "fetch", location)
         if result is not None:
             session.reply(request, result, None)
@@ -153,7 +153,7 @@ class Accesses:
     def ask(self, session: VmSession, tensor: VmTensor, label: str, location: int) -> Answer:
         """Read a value that a run of the session needs, by an instruction called `label`."""
         answer = Answer()
-        source = self.near(session, tensor, location)
+        source = self.readable_source(session, tensor, location)
         result = self.reads.fetch(session, source, label, location)
         if result is not None:
             answer.set(result)
@@ -163,7 +163,7 @@ class Accesses:
         self.begin_reading(instruction, source)
         return answer
 
-    def near(self, session: VmSession, tensor: VmTensor, location: int) -> Binding:
+    def readable_source(self, session: VmSession, tensor: VmTensor, location: int) -> Binding:
         """The copy from which the host reads the value."""
         source, host = self.readable(tensor), self.residency.host
         if may_read_in_order(source):

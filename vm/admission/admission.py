@@ -143,7 +143,7 @@ class Admission(Handlers):
         """Answer a question about the machine at this point in program order."""
         request = message.request
         if self.scheduler.launching:
-            self.scheduler.fences.look()
+            self.scheduler.fences.fence_all()
         try:
             found = self.answer(session, message.what, message.arguments)
         except TensordError as error:

@@ -248,7 +248,7 @@ class GroupOverNodes(CollectiveGroup):
         """Receive a chunk into the result, or into a temporary value that the step then copies or merges."""
         step, meta = task.step, task.meta
         device = self.devices[step.rank]
-        if self.lands(step):
+        if self.lands_in_place(step):
             self.land_chunk(step, meta, transfer, task.source)
             return
         host, chunk = self.host_of(device), whole(step.source.region.shape)
@@ -261,7 +261,7 @@ class GroupOverNodes(CollectiveGroup):
         self.receive(step, label, origin)
         self.drop(scratch)
 
-    def lands(self, step: CollectiveStep) -> bool:
+    def lands_in_place(self, step: CollectiveStep) -> bool:
         """Whether the link can write the chunk into the result, and read the base of its merge."""
         base, result = step.base, self.results[step.rank]
         if base is not None:

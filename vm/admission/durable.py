@@ -70,7 +70,7 @@ class Durable:
                 return
             refuse_strangers(session, directory)
             self.checkpoints.take(
-                CheckpointRequest(session, location, on_report), directory, self.names.behind(names), keep
+                CheckpointRequest(session, location, on_report), directory, self.names.bound_names(names), keep
             )
         except TensordError as error:
             self.rejection.deny(session, error, request, location, "checkpoint")

@@ -61,7 +61,7 @@ class NameHandlers:
         """The published objects under the names; MetadataError if a name is missing."""
         return named(wanted, self.directory.names)
 
-    def behind(self, given: Sequence[str]) -> list[str]:
+    def bound_names(self, given: Sequence[str]) -> list[str]:
         """The names as bound: for a global tensor, the names of all its parts; for an empty list, all names.
 
         MetadataError if a name is missing.
@@ -74,7 +74,7 @@ class NameHandlers:
 
     def unpublish(self, given: Sequence[str]) -> None:
         """Remove the names: all of them, or none if one is missing."""
-        for name in self.behind(given) if given else ():
+        for name in self.bound_names(given) if given else ():
             self._drop_name(name)
 
     def _drop_name(self, name: str) -> None:

@@ -87,12 +87,12 @@ class RoutineHandlers:
     def begin_group(self) -> None:
         """Begin the admission of a group, which has no pause: only a few steps are compiled, the rest runs op by op."""
         self.in_group = True
-        self.segments.left = LONGEST
+        self.segments.steps_left = LONGEST
 
     def end_group(self) -> None:
         """End the admission of a group."""
         self.in_group = False
-        self.segments.left = UNBOUNDED
+        self.segments.steps_left = UNBOUNDED
 
     def check_group(self, session: VmSession, messages: Sequence[Any]) -> None:
         """QuotaError if the runs of a group together have more steps than one program may have.

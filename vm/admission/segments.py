@@ -56,7 +56,7 @@ class Segments:
         self.residency = residency
         self.at_once = RunsAtOnce(scheduler, residency)
         self.details = scheduler.ring.details
-        self.left = UNBOUNDED  # steps that may still be compiled in this group
+        self.steps_left = UNBOUNDED  # steps that may still be compiled in this group
         self.after_passes: Callable[[Program, frozenset[str]], Improved] = ImprovedPrograms().of
         self.shared = CompiledPrograms()
         self.compile: Compile = compile_segment
@@ -73,13 +73,13 @@ class Segments:
 
     def may_prepare(self, routine: SessionProgram) -> bool:
         """Whether the routine is cut into pieces, or may be cut now."""
-        return routine.pieces is not None or self.spend(len(routine.program.steps) // PREPARATION_FRACTION)
+        return routine.pieces is not None or self.may_compile(len(routine.program.steps) // PREPARATION_FRACTION)
 
-    def spend(self, steps: int) -> bool:
+    def may_compile(self, steps: int) -> bool:
         """Whether so many steps may be compiled now; too many for any group are allowed as the first in a group."""
-        if steps > self.left and self.left < LONGEST:
+        if steps > self.steps_left and self.steps_left < LONGEST:
             return False
-        self.left -= steps
+        self.steps_left -= steps
         return True
 
     def prepare(self, session: VmSession, routine: SessionProgram) -> Iterator[None]:
@@ -93,12 +93,12 @@ class Segments:
 
     def cut(self, session: VmSession, routine: SessionProgram) -> Iterator[None]:
         """Cut a routine into pieces, one slice at a time."""
-        found: list[Piece] = []
+        all_pieces: list[Piece] = []
         work, fusions = partial(self.work, session, routine), self.fusions(routine)
         for pieces in cutting(routine.program, work, fusions, routine.devices):
-            found += pieces
+            all_pieces += pieces
             yield
-        routine.pieces = found
+        routine.pieces = all_pieces
         if routine.compiled.pieces is None and None not in routine.templates:
             routine.compiled.pieces = routine.pieces
 
@@ -107,7 +107,7 @@ class Segments:
 
         If all parts are compiled already, even the first run need not be op by op.
         """
-        self.improve(session, routine)
+        self.apply_passes(session, routine)
         if routine.improved is not None:
             self.adopt(session, routine.improved, patience)
         routine.compiled = compiled = self.shared.of(routine.program, routine.devices, routine.passes)
@@ -115,16 +115,16 @@ class Segments:
         if compiled.whole() and routine.improved is None:
             routine.runs = patience
 
-    def improve(self, session: VmSession, routine: SessionProgram) -> None:
+    def apply_passes(self, session: VmSession, routine: SessionProgram) -> None:
         """Apply the passes on programs, unless a step may fail on its device: its error must name its own line."""
         program, backends = routine.program, [self.scheduler.devices[name].backend for name in routine.devices]
         if session.strict or lacks(program, [backend.missing for backend in backends]):
             return
         crowded = crowds(program, [backend.limit for backend in backends])
-        found = self.after_passes(program, routine.passes - {TRANSFERS} if crowded else routine.passes)
-        routine.applied = found.applied
-        if found.program is not None:
-            routine.improved = routine.after(found.program)
+        improved = self.after_passes(program, routine.passes - {TRANSFERS} if crowded else routine.passes)
+        routine.applied = improved.applied
+        if improved.program is not None:
+            routine.improved = routine.after(improved.program)
 
     def work(self, session: VmSession, routine: SessionProgram, position: int) -> int:
         """The work of a step that may run inside a segment; -1 for any other step."""
@@ -135,16 +135,16 @@ class Segments:
 
     def segment(self, session: VmSession, routine: SessionProgram, piece: Piece) -> CompiledSegment | None:
         """The compiled segment of a piece; None if it can only run op by op, or cannot be compiled now."""
-        found: CompiledSegment | None = routine.segments.get(piece.start)
-        if found is None and piece.start not in routine.segments and self.spend(len(piece)):
+        compiled: CompiledSegment | None = routine.segments.get(piece.start)
+        if compiled is None and piece.start not in routine.segments and self.may_compile(len(piece)):
             program = routine.program
             recipe = self.recipe(session, routine, piece)
             if recipe is not None:
-                self.note(session, routine, recipe)
+                self.trace_segment(session, routine, recipe)
                 device = self.scheduler.devices[routine.devices[program.steps[piece.start].device]]
-                found = CompiledSegment(program, recipe, SegmentPlan(routine, recipe, device, session.id))
-            routine.segments[piece.start] = found
-        return found
+                compiled = CompiledSegment(program, recipe, SegmentPlan(routine, recipe, device, session.id))
+            routine.segments[piece.start] = compiled
+        return compiled
 
     def recipe(self, session: VmSession, routine: SessionProgram, piece: Piece) -> Recipe | None:
         """The recipe of a piece, which all sessions share; None if the piece can only run op by op."""
@@ -153,15 +153,15 @@ class Segments:
         if shared and piece.start in compiled.recipes:
             return compiled.recipes[piece.start]
         plans = [plan_at(session, routine, position) for position in piece]
-        known = [plan for plan in plans if plan is not None]
-        if len(known) < len(plans):
+        usable = [plan for plan in plans if plan is not None]
+        if len(usable) < len(plans):
             return None
-        recipe = self.compile(routine.program, piece, known, self.fusions(routine), routine.passes)
+        recipe = self.compile(routine.program, piece, usable, self.fusions(routine), routine.passes)
         if shared:
             compiled.recipes[piece.start] = recipe
         return recipe
 
-    def note(self, session: VmSession, routine: SessionProgram, recipe: Recipe) -> None:
+    def trace_segment(self, session: VmSession, routine: SessionProgram, recipe: Recipe) -> None:
         """Add the compiled segment to the trace."""
         ring = self.scheduler.ring
         if ring.enabled:
@@ -177,12 +177,12 @@ class Segments:
 
     def fuse(self, routine: SessionProgram) -> Iterator[None]:
         """Find the fusions of a routine's program, one slice at a time."""
-        found: list[Fusion] = []
+        all_fusions: list[Fusion] = []
         terms = [self.scheduler.devices[name].backend.fusion_terms() for name in routine.devices]
         for fusions in self.find_fusions(routine.program, terms) if FUSION in routine.passes else ():
-            found += fusions
+            all_fusions += fusions
             yield
-        routine.fusions = routine.compiled.fusions = found
+        routine.fusions = routine.compiled.fusions = all_fusions
 
     def admit(
         self,
@@ -276,15 +276,15 @@ class Segments:
             check_targets(session, written, device, self.scheduler.snapshots)
         except QuotaError:
             return False
-        here = {tensor.storage.copies[device] for tensor in tensors if device in tensor.storage.copies}
+        present = {tensor.storage.copies[device] for tensor in tensors if device in tensor.storage.copies}
         cause = Cause(session, location)
-        if not self.residency.tiers.make_share_of(device, here, session.account, cause, to_come):
+        if not self.residency.tiers.make_share_of(device, present, session.account, cause, to_come):
             return False
         if device.planned + to_come <= device.backend.limit:
             return True
-        if sum(copy.nbytes for copy in here) + to_come > device.backend.limit:
+        if sum(copy.nbytes for copy in present) + to_come > device.backend.limit:
             return False
-        return self.residency.tiers.make_room(device, here, cause, to_come)
+        return self.residency.tiers.make_room(device, present, cause, to_come)
 
     def issue(
         self,
@@ -372,12 +372,12 @@ def bytes_to_bring(
     absent: list[VmTensor] = [tensor for tensor in tensors if device not in tensor.storage.copies]
     if absent:  # bringing an operand begins the session's moves, too
         absent += [moved for moved in session.moves if moved.home is device and device not in moved.storage.copies]
-    found: dict[Any, int] = {}
+    missing: dict[Any, int] = {}
     for tensor in absent:
         nbytes, storage = residency.bytes_to_bring(tensor), tensor.storage
-        found[storage, None if nbytes == storage.nbytes else tensor.view_key()] = max(nbytes, 0)
+        missing[storage, None if nbytes == storage.nbytes else tensor.view_key()] = max(nbytes, 0)
     detached = [t.meta.nbytes for t in written if t.meta and not may_overwrite(t, t.storage.copies.get(device))]
-    return sum(found.values()) + sum(detached)
+    return sum(missing.values()) + sum(detached)
 
 
 def has_failed(tensor: VmTensor) -> bool:
@@ -400,9 +400,9 @@ def why_apart(plan: Plan) -> str:
 def why_alone(session: VmSession, routine: SessionProgram, position: int) -> str:
     """The reason why a step is a piece by itself, for reports."""
     program, plan = routine.program, plan_at(session, routine, position)
-    found = why_outside(program, position)
-    if found or plan is None:
-        return found or "its op was refused"
+    reason = why_outside(program, position)
+    if reason or plan is None:
+        return reason or "its op was refused"
     if is_view(program, position):
         return why_apart(plan) or "a view, for which nothing is computed"
     return why_apart(plan) or ("it takes long enough" if plan.work > LARGEST else "no step next to it can join it")

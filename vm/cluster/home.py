@@ -61,7 +61,7 @@ class Home:
             return ClusterCredentials.from_plain(json.loads(self._credentials.read_text()))
         return None
 
-    def let_in(self, credentials: ClusterCredentials) -> None:
+    def admit_clients(self, credentials: ClusterCredentials) -> None:
         """Store credentials, and admit only their clients. The daemon reads the list again."""
         write_whole(self._credentials, json.dumps(credentials.to_plain()), mode=0o600)
         lines = [f"{key} {name}\n" for name, key in credentials.clients.items()]

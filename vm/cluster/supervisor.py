@@ -201,7 +201,7 @@ class Supervisor:
         """Use these credentials, unless later ones are known."""
         if credentials.version >= self.credentials.version:
             self.credentials = credentials
-            self.keeper.home.let_in(credentials)
+            self.keeper.home.admit_clients(credentials)
             self._changes.report()
 
     # -- messages to the daemon ---------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ class Fences:
         self.passed_at = dict.fromkeys(self.devices, 0)  # when each device passed its newest fence
         self.learnt = dict.fromkeys(self.devices, 0)  # the scheduler's pass that last saw the device pass a fence
 
-    def behind(self, device: DeviceState, launches: Launches, number: int) -> Fence:
+    def fence_after(self, device: DeviceState, launches: Launches, number: int) -> Fence:
         """A fence after the launch with this number, which the device has not reached: the newest one, or a new one."""
         newest = launches.fence
         if newest is not None and newest.launch >= number:
@@ -92,7 +92,7 @@ class Fences:
         source.tensor.bound = True
         self.launch(fence, launches)
 
-    def look(self) -> None:
+    def fence_all(self) -> None:
         """Make a fence after all launches, so that a caller who asks repeatedly what is ready sees progress."""
         for device in self.devices:
             self.await_launches(device)
@@ -163,7 +163,7 @@ class Fences:
             return
         if instruction.device is device and instruction.stream is None and not instruction.on_control:
             return  # the instruction will be on the launches' stream, the only compute stream
-        fence = self.behind(device, launches, number)
+        fence = self.fence_after(device, launches, number)
         if not any(source == fence.id and about == copy.id for source, _, about, _ in instruction.edges):
             edges.add_edge(fence, instruction, reason, copy.id)
 
@@ -172,7 +172,7 @@ class Fences:
         for device in self.devices:
             launches = device.launches
             if launches is not None and launches.order.issued > launches.order.reached:
-                edges.add_edge(self.behind(device, launches, launches.order.issued), barrier, Reason.BARRIER, 0)
+                edges.add_edge(self.fence_after(device, launches, launches.order.issued), barrier, Reason.BARRIER, 0)
 
     def order_memory(self, instruction: Instruction, stream: Stream) -> None:
         """Order an instruction, when it is handed to a stream, after the launches that may still use its new memory."""
@@ -183,7 +183,7 @@ class Fences:
                 continue
             if stream is launches.queue.stream:
                 continue
-            fence = self.behind(copy.device, launches, buffer.behind)
+            fence = self.fence_after(copy.device, launches, buffer.behind)
             if fence not in instruction.event_sources:
                 instruction.event_sources = (*instruction.event_sources, fence)
                 instruction.edges.append((fence.id, Reason.MEMORY, copy.id, True))
@@ -196,7 +196,7 @@ class Fences:
         launches = device.launches
         if launches is None or launches.order.issued <= launches.order.reached:
             return False
-        self.behind(device, launches, launches.order.issued)
+        self.fence_after(device, launches, launches.order.issued)
         return True
 
     # -- launching -------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class Fences:
             launches.halt = min(launches.halt, launches.cost + room_of(device, launches) // 2)
         if launches.cost < launches.halt and launches.order.issued < launches.stop:
             return
-        self.behind(device, launches, launches.order.issued)
+        self.fence_after(device, launches, launches.order.issued)
         if too_far(device, launches, 1):
             launches.flooded[session] = None
             session.flooded = True

@@ -77,20 +77,20 @@ def durable_directory(config: Config) -> Path | None:
 def is_unwritten(path: Path) -> bool:
     """Whether the directory does not exist, or no checkpoint was ever finished there."""
     try:
-        there = [entry.name for entry in path.iterdir()]
+        names = [entry.name for entry in path.iterdir()]
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    return not there or (FORMAT_FILE in there and not any(map(generation_of, there)))
+    return not names or (FORMAT_FILE in names and not any(map(generation_of, names)))
 
 
 def check_damage(failed: Mapping[str, str], path: Path) -> None:
     """StartError that names some of the damaged names, if there are any."""
     if failed:
-        some = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items())[:MOST_LINES])
+        first = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items())[:MOST_LINES])
         more = f"; and {len(failed) - MOST_LINES} more" if len(failed) > MOST_LINES else ""
-        raise StartError(f"{path}: {some}{more}; `tensord restore --list` lists all; start without --strict to go on")
+        raise StartError(f"{path}: {first}{more}; `tensord restore --list` lists all; start without --strict to go on")
 
 
 def hold_durable(engine: Engine) -> None:
@@ -144,8 +144,8 @@ def log_report(report: Mapping[str, Any], engine: Engine) -> None:
     warn(
         message,
         (
-            {"missing": one, "instead": counterpart(one, devices), "names": len(some), "first": some[0]}
-            for one, some in moved.items()
+            {"missing": one, "instead": counterpart(one, devices), "names": len(names), "first": names[0]}
+            for one, names in moved.items()
         ),
     )
 
@@ -156,13 +156,13 @@ def log_plugins(found: FoundGeneration) -> None:
         "names were written with another plugin or op than there is here; what they do may differ",
         (
             {
-                one.what: one.name,
-                "written_with": one.was,
-                "now": one.now or "not loaded",
-                "names": len(one.names),
-                "first": list(one.names[:MOST_LINES]),
+                difference.what: difference.name,
+                "written_with": difference.was,
+                "now": difference.now or "not loaded",
+                "names": len(difference.names),
+                "first": list(difference.names[:MOST_LINES]),
             }
-            for one in changed(found.fields)
+            for difference in changed(found.fields)
         ),
     )
 

@@ -81,7 +81,7 @@ class OutgoingFrames:
         if self.up:
             self.frames.append(notice.frame(self._newest, number))
 
-    def has_told(self, kind: HeaderKind, transfer: bytes) -> bool:
+    def has_notice(self, kind: HeaderKind, transfer: bytes) -> bool:
         """Return whether the peer has not noted such a notice yet."""
         return (kind, transfer) in self._numbers
 
@@ -95,7 +95,7 @@ class OutgoingFrames:
         del self._numbers[notice.kind, notice.transfer]
         self._by_client.remove(number)
 
-    def is_news(self, number: int) -> bool:
+    def is_new(self, number: int) -> bool:
         """Return whether a notice of the peer's is new. It may have come before, over a connection that broke."""
         if number <= self._heard:
             return False

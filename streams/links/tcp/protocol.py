@@ -137,7 +137,7 @@ class Protocol:
 
     def _notified(self, head: Frame, error: TensordError, notice: int) -> list[Call]:
         """Take a FAIL or REFUSE."""
-        if not self.outgoing.is_news(notice):
+        if not self.outgoing.is_new(notice):
             return []
         if head.kind is HeaderKind.FAIL:
             return self.receiver.failed_by(head, error)

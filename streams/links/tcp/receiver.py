@@ -183,7 +183,7 @@ class Receiver:
             return self._end(half, error)
         if half is None and not head.number:
             declined = self.declined.pop(head.transfer)
-            if declined is None and not self._outgoing.has_told(HeaderKind.REFUSE, head.transfer):
+            if declined is None and not self._outgoing.has_notice(HeaderKind.REFUSE, head.transfer):
                 self.failed.keep(head.transfer, error)
         return []
 

@@ -115,7 +115,7 @@ class Sender:
         if half is not None and head.number in {0, half.number}:
             half.on(HalfEvent.REFUSE)
             return self._drop(half, error)
-        if half is None and not head.number and not self._outgoing.has_told(HeaderKind.FAIL, head.transfer):
+        if half is None and not head.number and not self._outgoing.has_notice(HeaderKind.FAIL, head.transfer):
             self.refused.keep(head.transfer, error)
         return []
 

@@ -53,9 +53,9 @@ def test_notices_are_forgotten_like_that_too() -> None:
     for number in range(500):
         outgoing.tell(HeaderKind.REFUSE, name(2, number), 0, ERROR)
     assert len(outgoing.notices) == 64
-    assert outgoing.has_told(HeaderKind.FAIL, name(1))
-    assert outgoing.has_told(HeaderKind.REFUSE, name(2, 499))
-    assert not outgoing.has_told(HeaderKind.REFUSE, name(2, 0))
+    assert outgoing.has_notice(HeaderKind.FAIL, name(1))
+    assert outgoing.has_notice(HeaderKind.REFUSE, name(2, 499))
+    assert not outgoing.has_notice(HeaderKind.REFUSE, name(2, 0))
     outgoing.noted(501)
     assert not outgoing.notices
-    assert not outgoing.has_told(HeaderKind.FAIL, name(1))
+    assert not outgoing.has_notice(HeaderKind.FAIL, name(1))

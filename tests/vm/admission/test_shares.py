@@ -141,7 +141,7 @@ def machine(gpu: Gpu) -> Iterator[VirtualMachine]:
 def settle(machine: VirtualMachine) -> None:
     """Everything has ended, and adds up."""
     with machine.locked():
-        machine.engine.scheduler.fences.look()
+        machine.engine.scheduler.fences.fence_all()
     assert machine.wait_until(lambda: not machine.engine.live, WAIT)
     with machine.locked():
         assert violations(machine.engine) == []

@@ -46,14 +46,14 @@ def up(
     on_progress: OnProgress,
 ) -> dict[str, Any]:
     """Bring up a cluster. `nodes`: how many, None: one on each node of Ray. Returns their rows by name."""
-    there = supervisors()
-    if there:
+    existing = supervisors()
+    if existing:
         raise ClusterError(
-            f"the cluster {wanted.cluster!r} is already up, with {', '.join(there)}: `tensord cluster add` adds nodes, "
-            "`tensord cluster down` ends it"
+            f"the cluster {wanted.cluster!r} is already up, with {', '.join(existing)}: `tensord cluster add` adds "
+            "nodes, `tensord cluster down` ends it"
         )
     placing.remove_groups(wanted.cluster)  # which an `up` that was killed may have left
-    count = nodes or sum(one["Alive"] for one in ray.nodes())
+    count = nodes or sum(node["Alive"] for node in ray.nodes())
     return add(wanted, credentials, query, nodes=count, cpus=cpus, wait=wait, timeout=timeout, on_progress=on_progress)
 
 
@@ -72,22 +72,22 @@ def add(
 
     If one does not come up, or the caller is interrupted, all added nodes are removed again.
     """
-    there = supervisors()
-    rows = list(filter(_is_row, rows_of(there).values()))
-    bundles = _bundles(wanted, nodes, cpus, wait, rows if len(rows) == len(there) else None)
-    last = {entry["node"]: entry["incarnation"] for row in rows for entry in row["members"]}
-    names = placing.free_names(nodes, there)
-    made: dict[str, Any] = {}
+    existing = supervisors()
+    rows = list(filter(_is_row, rows_of(existing).values()))
+    bundles = _bundles(wanted, nodes, cpus, wait, rows if len(rows) == len(existing) else None)
+    last_incarnations = {entry["node"]: entry["incarnation"] for row in rows for entry in row["members"]}
+    names = placing.free_names(nodes, existing)
+    added: dict[str, Any] = {}
     try:
         for name, bundle in zip(names, bundles, strict=True):
-            made[name] = _start(name, bundle, wanted, credentials, query, cpus, last.get(name, 0))
+            added[name] = _start(name, bundle, wanted, credentials, query, cpus, last_incarnations.get(name, 0))
             on_progress(name, "placed")
-        found = _await_up(made, timeout, on_progress)
-        _introduce({**there, **made})
+        rows_by_name = _await_up(added, timeout, on_progress)
+        _introduce({**existing, **added})
     except BaseException:
-        _remove(made, wanted.cluster)
+        _remove(added, wanted.cluster)
         raise
-    return {name: found[name] for name in names}
+    return {name: rows_by_name[name] for name in names}
 
 
 def _bundles(
@@ -131,33 +131,33 @@ def _start(
         "num_gpus": gpus_of(wanted.devices),
         "scheduling_strategy": placing.strategy(bundle),
     }
-    made = ray.remote(**options)(SupervisorActor)
+    actor_class = ray.remote(**options)(SupervisorActor)
     placed = (bundle.group, bundle.number)
-    return made.remote(node, wanted.to_plain(), credentials.to_plain(), *placed, after, query)
+    return actor_class.remote(node, wanted.to_plain(), credentials.to_plain(), *placed, after, query)
 
 
 def _await_up(made: Mapping[str, Any], timeout: float, on_progress: OnProgress) -> dict[str, Any]:
     """Wait until every daemon serves. Returns their rows. ClusterError for the first node that does not come up."""
     deadline = time.monotonic() + timeout
     rows: dict[str, Any] = {}
-    asked = {node: one.row.remote() for node, one in made.items()}
+    pending = {node: handle.row.remote() for node, handle in made.items()}
     while len(rows) < len(made):
-        ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=POLL_INTERVAL)
-        for node, reference in list(asked.items()):
+        ready, _ = ray.wait(list(pending.values()), num_returns=len(pending), timeout=POLL_INTERVAL)
+        for node, reference in list(pending.items()):
             if reference in ready:
                 row = _row_of(node, reference)
                 on_progress(node, row["state"])
                 if row["up"]:
                     rows[node] = row
-                    del asked[node]
+                    del pending[node]
                 else:
-                    asked[node] = made[node].row.remote()
-        if asked and time.monotonic() > deadline:
+                    pending[node] = made[node].row.remote()
+        if pending and time.monotonic() > deadline:
             raise ClusterError(
-                f"not up after {timeout:g} s: {', '.join(asked)}; `ray status` and `ray logs` say more, and --timeout "
-                "waits longer"
+                f"not up after {timeout:g} s: {', '.join(pending)}; `ray status` and `ray logs` say more, and "
+                "--timeout waits longer"
             )
-        if ready and asked:
+        if ready and pending:
             time.sleep(POLL_INTERVAL)
     return rows
 
@@ -175,21 +175,21 @@ def _row_of(node: str, reference: Any) -> dict[str, Any]:
     if row["failures"] >= MOST_FAILURES or (row["wrong"] and row["state"] == DaemonProcessState.NEW):
         gpus = f", GPUs {row['gpus']}" if row["gpus"] else ""
         raise ClusterError(f"{node} ({row['host']}{gpus}) does not start: {row['wrong']}")
-    found: dict[str, Any] = row
-    return found
+    typed_row: dict[str, Any] = row
+    return typed_row
 
 
 def _introduce(handles: Mapping[str, Any]) -> None:
     """Let every supervisor look for the others."""
-    answers({node: one.met.remote() for node, one in handles.items()})
+    answers({node: handle.met.remote() for node, handle in handles.items()})
 
 
 def _remove(made: Mapping[str, Any], namespace: str) -> None:
     """Kill supervisors, and with them their daemons; give back the placement groups that no other supervisor needs."""
-    for one in made.values():
-        ray.kill(one, no_restart=True)
-    rest = {node: one for node, one in supervisors().items() if node not in made}
-    rows = rows_of(rest)
+    for handle in made.values():
+        ray.kill(handle, no_restart=True)
+    remaining = {node: handle for node, handle in supervisors().items() if node not in made}
+    rows = rows_of(remaining)
     if all(map(_is_row, rows.values())):
         placing.remove_groups(namespace, [Bundle(row["group"], row["bundle"]) for row in rows.values()])
 
@@ -200,12 +200,12 @@ def _remove(made: Mapping[str, Any], namespace: str) -> None:
 def down(namespace: str, nodes: Sequence[str], on_progress: OnProgress) -> list[str]:
     """End these nodes, or all; each daemon has its grace period. Returns their names."""
     leaving = supervisors_named(namespace, nodes)
-    there = rows_of(leaving)
-    wrong = {node: failure_reason(row) for node, row in there.items() if not _is_row(row)}
-    wrong |= _wish({node: one for node, one in leaving.items() if node not in wrong}, DaemonEvent.STOP)
-    for node, error in wrong.items():
+    rows = rows_of(leaving)
+    errors = {node: failure_reason(row) for node, row in rows.items() if not _is_row(row)}
+    errors |= _wish({node: handle for node, handle in leaving.items() if node not in errors}, DaemonEvent.STOP)
+    for node, error in errors.items():
         on_progress(node, f"killed: {error}" if error else "stopping")
-    _leave(leaving, [node for node, error in wrong.items() if not error], namespace, END_MARGIN, on_progress)
+    _leave(leaving, [node for node, error in errors.items() if not error], namespace, END_MARGIN, on_progress)
     return list(leaving)
 
 
@@ -235,12 +235,14 @@ def _leave(
     """Wait until the daemons of the `ending` nodes have ended, tell the nodes that stay, and remove the supervisors."""
     orderly = {node: leaving[node] for node in ending}
     grace = _grace(orderly)
-    ended = answers({node: one.stopped.remote(seconds + grace) for node, one in orderly.items()}, seconds + grace + 5)
-    last = answers({node: one.follow.remote(-1) for node, one in orderly.items() if ended[node] is True})
-    staying = {node: one for node, one in supervisors().items() if node not in leaving}
-    for answer in last.values():
+    ended = answers(
+        {node: handle.stopped.remote(seconds + grace) for node, handle in orderly.items()}, seconds + grace + 5
+    )
+    last_entries = answers({node: handle.follow.remote(-1) for node, handle in orderly.items() if ended[node] is True})
+    staying = {node: handle for node, handle in supervisors().items() if node not in leaving}
+    for answer in last_entries.values():
         if _is_row(answer):
-            answers({node: one.hear.remote(answer[1]) for node, one in staying.items()})
+            answers({node: handle.hear.remote(answer[1]) for node, handle in staying.items()})
     _remove(leaving, namespace)
     _introduce(staying)
     for node in leaving:
@@ -249,8 +251,8 @@ def _leave(
 
 def _grace(handles: Mapping[str, Any]) -> float:
     """The longest grace period of these nodes."""
-    found = answers({node: one.specification.remote() for node, one in handles.items()})
-    return max((one[0]["grace"] for one in found.values() if _is_row(one)), default=0.0)
+    specifications = answers({node: one.specification.remote() for node, one in handles.items()})
+    return max((one[0]["grace"] for one in specifications.values() if _is_row(one)), default=0.0)
 
 
 def end(namespace: str) -> None:
@@ -307,11 +309,11 @@ def _await_back(node: str, handle: Any, before: int, timeout: float) -> dict[str
 def admit(namespace: str, change: Callable[[ClusterCredentials], ClusterCredentials]) -> ClusterCredentials:
     """Change the credentials on all nodes. ClusterError that names the nodes which could not be changed."""
     handles = running_supervisors(namespace)
-    found = answers({node: one.specification.remote() for node, one in handles.items()})
-    known = [ClusterCredentials.from_plain(one[1]) for one in found.values() if _is_row(one)]
-    if not known:
+    specifications = answers({node: one.specification.remote() for node, one in handles.items()})
+    versions = [ClusterCredentials.from_plain(one[1]) for one in specifications.values() if _is_row(one)]
+    if not versions:
         raise ClusterError("no supervisor answers: tensord cluster status")
-    changed = change(max(known, key=lambda one: one.version))
+    changed = change(max(versions, key=lambda one: one.version))
     admitted = answers({node: one.admit.remote(changed.to_plain()) for node, one in handles.items()})
     missing = [node for node, answer in admitted.items() if not _is_row(answer)]
     if missing:
@@ -335,11 +337,11 @@ def status(namespace: str) -> list[dict[str, Any]]:
     If a supervisor does not answer, its node counts as lost, and the row is what others remember.
     """
     handles = running_supervisors(namespace)
-    found = rows_of(handles)
-    remembered = {entry["node"]: entry for row in found.values() if _is_row(row) for entry in row["members"]}
+    rows = rows_of(handles)
+    remembered = {entry["node"]: entry for row in rows.values() if _is_row(row) for entry in row["members"]}
     return [
         row
         if _is_row(row)
         else {**remembered.get(node, {}), "node": node, "state": "lost", "wrong": failure_reason(row)}
-        for node, row in found.items()
+        for node, row in rows.items()
     ]

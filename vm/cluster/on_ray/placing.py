@@ -39,21 +39,24 @@ def check_nodes(
 ) -> None:
     """Raise ClusterError, which says what is lacking where, unless Ray has `count` free nodes with these resources."""
     occupied = set(taken)
-    free = [one for one in nodes if one["Alive"] and one["NodeID"] not in occupied]
+    free = [node for node in nodes if node["Alive"] and node["NodeID"] not in occupied]
     if len(free) < count:
         also = f", {len(occupied)} are already in use" if occupied else ""
         raise ClusterError(
             f"too few nodes of Ray: {count} wanted, {len(free)} free{also}: start more with `ray start "
             "--address=...`, ask for fewer (--nodes), or wait for them (--wait)"
         )
-    lacking = [(one, name) for one in free for name, least in bundle.items() if one["Resources"].get(name, 0.0) < least]
-    if len(free) - len({one["NodeID"] for one, _ in lacking}) < count:
-        who = ", ".join(
-            f"{one['NodeManagerHostname']} ({one['NodeManagerAddress']}) has {one['Resources'].get(name, 0.0):g} {name}"
-            for one, name in lacking
+    lacking = [
+        (node, name) for node in free for name, least in bundle.items() if node["Resources"].get(name, 0.0) < least
+    ]
+    if len(free) - len({node["NodeID"] for node, _ in lacking}) < count:
+        shortages = ", ".join(
+            f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']}) has {node['Resources'].get(name, 0.0):g} "
+            f"{name}"
+            for node, name in lacking
         )
         raise ClusterError(
-            f"too few nodes have what the devices need, {described(bundle)} each: {who}; choose other devices "
+            f"too few nodes have what the devices need, {described(bundle)} each: {shortages}; choose other devices "
             "(--device), fewer CPUs (--cpus) or fewer nodes (--nodes), or give `ray start` larger numbers (--num-gpus)"
         )
 
@@ -65,13 +68,17 @@ def described(bundle: Mapping[str, float]) -> str:
 def place(namespace: str, count: int, bundle: Mapping[str, float], taken: Sequence[str], seconds: float) -> str:
     """Let Ray make a group of `count` bundles. Returns its name. ClusterError, and no group, if there is no room."""
     name = f"{namespace}/{next(number for number in range(1 << 20) if not is_group(f'{namespace}/{number}'))}"
-    away = [{LABEL: f"!in({','.join(taken)})"}] * count if taken else None
-    made = placement_group(
-        [dict(bundle)] * count, strategy="STRICT_SPREAD", name=name, lifetime="detached", bundle_label_selector=away
+    other_nodes = [{LABEL: f"!in({','.join(taken)})"}] * count if taken else None
+    group = placement_group(
+        [dict(bundle)] * count,
+        strategy="STRICT_SPREAD",
+        name=name,
+        lifetime="detached",
+        bundle_label_selector=other_nodes,
     )
-    if made.wait(seconds):
+    if group.wait(seconds):
         return name
-    remove_placement_group(made)
+    remove_placement_group(group)
     raise ClusterError(
         f"Ray has no room for {count} nodes with {described(bundle)} each within {seconds:g} s: `ray status` shows "
         "what is in use; end some of it, ask for less (--cpus), or wait longer (--wait)"
@@ -91,31 +98,31 @@ def group_named(name: str) -> PlacementGroup | None:
 
 def strategy(bundle: Bundle) -> PlacementGroupSchedulingStrategy:
     """The strategy that schedules an actor in this bundle, and none of its tasks."""
-    found = get_placement_group(bundle.group)
-    return PlacementGroupSchedulingStrategy(found, bundle.number, placement_group_capture_child_tasks=False)
+    group = get_placement_group(bundle.group)
+    return PlacementGroupSchedulingStrategy(group, bundle.number, placement_group_capture_child_tasks=False)
 
 
 def groups(namespace: str) -> dict[str, int]:
     """The groups of a cluster, each with its number of bundles."""
     rows = ray.util.placement_group_table().values()
-    ours = [row for row in rows if row["name"].startswith(f"{namespace}/") and row["state"] != REMOVED]
-    return {row["name"]: len(row["bundles"]) for row in ours}
+    existing = [row for row in rows if row["name"].startswith(f"{namespace}/") and row["state"] != REMOVED]
+    return {row["name"]: len(row["bundles"]) for row in existing}
 
 
 def unused(namespace: str, used: Iterable[Bundle]) -> list[Bundle]:
     """The bundles without a supervisor."""
-    there = [Bundle(name, index) for name, count in groups(namespace).items() for index in range(count)]
+    bundles = [Bundle(name, index) for name, count in groups(namespace).items() for index in range(count)]
     taken = set(used)
-    return [one for one in there if one not in taken]
+    return [bundle for bundle in bundles if bundle not in taken]
 
 
 def remove_groups(namespace: str, used: Iterable[Bundle] = ()) -> None:
     """Give back the groups that have none of the `used` bundles."""
-    needed = {one.group for one in used}
+    needed = {bundle.group for bundle in used}
     for name in groups(namespace):
-        found = group_named(name)
-        if name not in needed and found is not None:
-            remove_placement_group(found)
+        group = group_named(name)
+        if name not in needed and group is not None:
+            remove_placement_group(group)
 
 
 def free_names(count: int, taken: Iterable[str]) -> list[str]:

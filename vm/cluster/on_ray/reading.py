@@ -23,47 +23,50 @@ def lines(namespace: str, nodes: Sequence[str], count: int, *, follow: bool) -> 
     """
     handles = supervisors_named(namespace, nodes)
     last = dict.fromkeys(handles, 0)
-    for node, found in answers({node: one.log.remote(0, 0.0) for node, one in handles.items()}).items():
-        if isinstance(found, BaseException):
-            yield node, f"(no log: {failure_reason(found)})"
+    for node, new_lines in answers({node: handle.log.remote(0, 0.0) for node, handle in handles.items()}).items():
+        if isinstance(new_lines, BaseException):
+            yield node, f"(no log: {failure_reason(new_lines)})"
             continue
-        for last[node], line in found[max(len(found) - count, 0) :]:
+        for last[node], line in new_lines[max(len(new_lines) - count, 0) :]:
             yield node, line
-    asked = {one.log.remote(last[node], HOLD_TIMEOUT): node for node, one in handles.items()} if follow else {}
-    while asked:
-        ready, _ = ray.wait(list(asked))
+    pending = {handle.log.remote(last[node], HOLD_TIMEOUT): node for node, handle in handles.items()} if follow else {}
+    while pending:
+        ready, _ = ray.wait(list(pending))
         for reference in ready:
-            node = asked.pop(reference)
-            (found,) = answers({node: reference}).values()
-            if isinstance(found, BaseException):
-                yield node, f"(no more: {failure_reason(found)})"
+            node = pending.pop(reference)
+            (new_lines,) = answers({node: reference}).values()
+            if isinstance(new_lines, BaseException):
+                yield node, f"(no more: {failure_reason(new_lines)})"
                 continue
-            for last[node], line in found:
+            for last[node], line in new_lines:
                 yield node, line
-            asked[handles[node].log.remote(last[node], HOLD_TIMEOUT)] = node
+            pending[handles[node].log.remote(last[node], HOLD_TIMEOUT)] = node
 
 
 def statuses(namespace: str) -> dict[str, Mapping[str, Any]]:
     """The status of each daemon that answers."""
-    found = answers({node: one.status.remote() for node, one in running_supervisors(namespace).items()})
-    return {node: row for node, row in found.items() if not isinstance(row, BaseException)}
+    rows = answers({node: handle.status.remote() for node, handle in running_supervisors(namespace).items()})
+    return {node: row for node, row in rows.items() if not isinstance(row, BaseException)}
 
 
 def connections(namespace: str, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], float | str]:
     """For each pair of nodes and each port: how long a connection takes, or why it fails."""
     handles = running_supervisors(namespace)
-    asked = {}
-    for here in rows:
-        for there in rows:
-            if here is not there and here["node"] in handles:
-                for endpoint in endpoints(there):
+    pending = {}
+    for source in rows:
+        for target in rows:
+            if source is not target and source["node"] in handles:
+                for endpoint in endpoints(target):
                     host, _, port = endpoint.rpartition(":")
-                    reach = handles[here["node"]].reach
-                    asked[here["node"], there["node"], endpoint] = reach.remote(
+                    reach = handles[source["node"]].reach
+                    pending[source["node"], target["node"], endpoint] = reach.remote(
                         host.strip("[]"), int(port), CONNECT_TIMEOUT
                     )
-    found = answers(asked, CONNECT_TIMEOUT + ANSWER_TIMEOUT)  # type: ignore[arg-type]  # keys may be of any type
-    return {key: failure_reason(one) if isinstance(one, BaseException) else one for key, one in found.items()}  # type: ignore[misc]
+    results: dict[Any, Any] = answers(pending, CONNECT_TIMEOUT + ANSWER_TIMEOUT)  # type: ignore[arg-type]
+    return {
+        key: failure_reason(time_or_error) if isinstance(time_or_error, BaseException) else time_or_error
+        for key, time_or_error in results.items()
+    }
 
 
 def endpoints(row: Mapping[str, Any]) -> list[str]:
@@ -73,11 +76,11 @@ def endpoints(row: Mapping[str, Any]) -> list[str]:
 
 def scraped() -> list[str]:
     """The addresses (HOST:PORT) at which Prometheus can scrape Ray's nodes; empty if Ray runs without agents."""
-    alive = [one for one in ray.nodes() if one["Alive"]]
+    alive = [node for node in ray.nodes() if node["Alive"]]
     return [
-        f"{bracketed(one['NodeManagerAddress'])}:{one['MetricsExportPort']}"
-        for one in alive
-        if one["MetricsExportPort"] > 0
+        f"{bracketed(node['NodeManagerAddress'])}:{node['MetricsExportPort']}"
+        for node in alive
+        if node["MetricsExportPort"] > 0
     ]
 
 
@@ -87,11 +90,11 @@ def clocks(namespace: str) -> dict[str, tuple[float, float]]:
 
 
 def offset(handle: Any) -> tuple[float, float]:
-    found = []
+    readings = []
     for _ in range(CLOCK_READINGS):
         before = time.time()
-        theirs = ray.get(handle.clock.remote(), timeout=ANSWER_TIMEOUT)
+        node_time = ray.get(handle.clock.remote(), timeout=ANSWER_TIMEOUT)
         after = time.time()
-        found.append(((after - before) / 2, theirs - (before + after) / 2))
-    unsure, ahead = min(found)
-    return ahead, unsure
+        readings.append(((after - before) / 2, node_time - (before + after) / 2))
+    error, ahead = min(readings)
+    return ahead, error

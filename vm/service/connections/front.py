@@ -187,9 +187,9 @@ class Front:
         if peer.taken - peer.reported >= self.step or peer.uploaded - peer.reported_bytes >= self.step_bytes:
             if peer not in self.credit_due:
                 self.credit_due.append(peer)
-            self.check_patience(peer, before)
+            self.check_credit(peer, before)
 
-    def check_patience(self, peer: Peer, before: int) -> None:
+    def check_credit(self, peer: Peer, before: int) -> None:
         """QuotaError, which ends the connection before it costs memory, for a client that exceeds its credit by far."""
         unfinished = peer.taken - peer.consumed()
         if unfinished > MOST_WINDOWS * self.limits.window:

@@ -118,7 +118,7 @@ class ConnectionRegistry:
 
     def open(self, listener: Listener, identity: bytes, credentials: PeerCredentials, hello: Hello) -> None:
         """Open a new session."""
-        self.refuse_crowd(listener)
+        self.check_session_limits(listener)
         if self.draining and hello.name is not None:
             raise ConnectionLost("the daemon is being drained and takes no new sessions: connect to another node")
         name, host = hello.name, hello.host
@@ -158,7 +158,7 @@ class ConnectionRegistry:
         session.gpu.refusal = ""
         session.gpu.watch = partial(SharingProcess, peer.pidfd, peer.credentials.pid)
 
-    def refuse_crowd(self, listener: Listener) -> None:
+    def check_session_limits(self, listener: Listener) -> None:
         """QuotaError if the sessions have reached the limit of their number, or of their descriptors."""
         open_now = len(self.sessions)
         if open_now >= self.limits.sessions:
