@@ -65,7 +65,7 @@ def test_the_documentation_has_the_bounds():
         [policy.SCALED, policy.SCALED_BY_LIBRARIES],
         [policy.OF_TABLES],
     ]
-    named = next(what for what in rows if what.startswith("which of two equal zeros"))
+    named = next(what for what in rows if what.startswith("the sign of a zero"))
     assert set(re.findall(r"`(\w+)`", named)) == {op for op in policy.EITHER_ZERO if not op.startswith("unique")}
 
 

@@ -1,4 +1,7 @@
-"""Collectives on tensors of several nodes: each node gets its part of one request."""
+"""Collectives on tensors of several nodes: each node gets its part of one request.
+
+All parts are sent before any node is asked to wait for another one. Not within a routine or an atomic block.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A period as a program, and the messages that make a routine of it."""
+"""A period as a program, and the messages that make a routine of it.
+
+The numbers and the tensors from outside become parameters; new tensors that are still used become results.
+"""
 
 from __future__ import annotations
 
