@@ -42,7 +42,7 @@ class ScratchFigure(NamedTuple):
     lines: Sort | None = None  # the same, if it has more
 
 
-_RADIX: Final = 1  # for each element: the most that was counted
+_RADIX: Final = 1  # bytes of a radix sort for each element: the most that was counted
 _SORT: Final = ScratchFigure(
     line=Sort(2, _RADIX),  # the result before it is stored, and the target of the sort
     lines=Sort(2, 8, pairs=1),  # the result, the same with the axis last, the line of each element, pairs to merge
@@ -51,7 +51,7 @@ _ARGSORT: Final = ScratchFigure(
     line=Sort(2, 8 + 8 + _RADIX),  # a copy and its positions, twice
     lines=Sort(1, 8 + 8 + 8, pairs=1),  # a copy, the line of each element, its positions, pairs and positions to merge
 )
-_WORK_AREA: Final = 512  # of a work area, for each element of a small matrix: the most measured is 432
+_WORK_AREA: Final = 512  # bytes of a work area for each element of a small matrix: the most measured is 432
 
 
 def _of_one_line(sort: Sort) -> ScratchFigure:

@@ -13,7 +13,7 @@ UP: Final = "up"
 LOST: Final = "lost"
 LEFT: Final = "left"
 
-Entry = Mapping[str, Any]
+Entry = Mapping[str, Any]  # the facts of one node, as `keeper.entry` makes them
 
 
 class Members:

@@ -29,7 +29,7 @@ QUEUE_DEPTH = 512  # instructions queued on one stream by one session that has t
 GUARANTEED_INSTRUCTIONS = 4  # instructions, of any size, queued on one stream by one of several sessions
 UNKNOWN_WORK = 4_000_000  # element operations that a transfer counts for, since its duration is unknown
 SHARED_WORK = UNKNOWN_WORK  # work, in element operations, up to which a session may queue more: some 600 us
-EXCLUSIVE_WORK = 1_000_000_000  # the same for one that has the device to itself: some 100 ms
+EXCLUSIVE_WORK = 1_000_000_000  # the same for a session that has the device to itself: some 100 ms
 
 
 class Backlog:

@@ -1,4 +1,7 @@
-"""Requests for room beyond the plan, which the scheduler notes for its driver."""
+"""Requests for memory beyond the plan, which the scheduler leaves to the driver of a step.
+
+While a request is open, the scheduler dispatches nothing more in that step (`scheduler`).
+"""
 
 from __future__ import annotations
 

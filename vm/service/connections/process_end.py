@@ -1,4 +1,4 @@
-"""Detecting the end of a client's process, even after the end of its connection."""
+"""Detects the end of a client's process by a pidfd, even after the end of its connection."""
 
 from __future__ import annotations
 
