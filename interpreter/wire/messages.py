@@ -3,9 +3,9 @@
 A message is sent as the msgpack array [kind, *fields]. `encode_message` makes that array from a named message;
 `forms.decode_message` checks an untrusted array and makes the named message, once, at admission. An embedded machine
 gets the same arrays, without msgpack. The declarations define the checks of untrusted values and the errors about them
-(`forms`), the limits of fields (`forms.LIMITED`), the ids, the request and the location in any message (`roles`), and
-the table in docs/wire.md, which a test compares. The declarations about programs, files and nodes are in files of
-their own (`program_messages`, `file_messages`, `node_messages`).
+(`forms`), the limits of fields (`forms.LIMITED_FIELDS`), the ids, the request and the location in any message
+(`roles`), and the table in docs/wire.md, which a test compares. The declarations about programs, files and nodes are in
+files of their own (`program_messages`, `file_messages`, `node_messages`).
 
 On the hot path, a CALL stays an array: see `mark_released`.
 """
