@@ -285,6 +285,6 @@ def test_while_a_routine_is_captured_there_is_no_block(s, x):
         with s.host_results():
             return x + 1.0
 
-    with pytest.raises(td.CaptureError, match="decided for each call") as caught:
+    with pytest.raises(td.CaptureError, match="host_results cannot be opened while a routine is captured") as caught:
         inside(x)
     assert "test_brought_to_the_host.py" in str(caught.value.location)
