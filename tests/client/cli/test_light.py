@@ -90,7 +90,8 @@ def test_a_question_about_ops_needs_neither_their_kernels_nor_a_daemon_where_a_b
     assert_light(
         ("ops --help", "ops", "ops matmul", "ops --json"),
         (*NEVER, "zmq", "tensord.vm", "tensord.streams", "tensord.interpreter.ops"),
-        first=f"import pathlib, tensord.interpreter.op_descriptions as d; d.TABLE_FILE = pathlib.Path({str(table)!r})\n",
+        first="import pathlib, tensord.interpreter.op_descriptions as d\n"
+        f"d.TABLE_FILE = pathlib.Path({str(table)!r})\n",
     )
 
 
