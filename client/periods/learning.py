@@ -1,7 +1,8 @@
 """Learns which calls repeat, from calls that are sent one by one.
 
-A form of calls becomes a period when it occurs twice in two rounds and a program can represent it. A form that fails is
-given up until it has occurred often. A session in which nothing repeats is searched only a quarter of the time.
+A form of calls becomes a period when it occurs at least twice in two rounds of a loop and a program can represent it.
+A form that no program can represent is not tried again; the form of a period that was often begun but not completed is
+tried again after further occurrences. A session in which nothing repeats is searched only a quarter of the time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .history import BREAK, INPUTS, MOST_CALLS, OUTPUTS, CallSequence, History, 
 from .linking import PeriodBuilder
 from .period import Period, PeriodForm, form_of
 
-SEARCH_WINDOW: Final = 2 * MOST_CALLS  # messages without a new period after which the search pauses
+SEARCH_WINDOW: Final = 2 * MOST_CALLS  # messages without progress after which the search pauses
 MAX_GIVEN_UP: Final = 64  # forms that are remembered as given up
 NEVER: Final = 1 << 60  # more occurrences than a session has calls
 
@@ -28,8 +29,8 @@ NEVER: Final = 1 << 60  # more occurrences than a session has calls
 class Learning:
     """Finds periods for a catalogue, and forgets them. `signatures`: SIGNATURE messages by number.
 
-    `_given_up`: how often forms must occur before they are tried again. `_since_progress`: messages sent since a period
-    was found or sent, or a signature was new. `_release` takes the id of a routine.
+    `_given_up`: how often each form must still occur before it is tried again. `_since_progress`: messages sent
+    since a period was found or sent, or a signature was new. `_release` takes the id of a routine.
     """
 
     def __init__(self, periods: Catalogue, locations: Locations, release: Callable[[int], None]) -> None:
@@ -42,7 +43,7 @@ class Learning:
         self._since_progress = 0
 
     def interrupt(self) -> None:
-        """Note that a run was sent here."""
+        """Note that a run was sent: calls before it and after it are not consecutive."""
         self._history.interrupt()
 
     def went_well(self) -> None:
@@ -58,8 +59,10 @@ class Learning:
             self._give_up(period.form, often)
 
     def learn(self, messages: Sequence[Message]) -> None:
-        """Add messages that are sent one by one to the history; note the periods found. If nothing was found for long,
-        and no call was new, only every fourth stretch of calls is examined."""
+        """Add messages that are sent one by one to the history, and make periods of the forms that repeat.
+
+        After `SEARCH_WINDOW` messages without progress, the next three windows of messages are skipped.
+        """
         self._since_progress += len(messages)
         if self._since_progress > SEARCH_WINDOW:
             if self._since_progress > 4 * SEARCH_WINDOW:
@@ -76,7 +79,7 @@ class Learning:
                 self._history.give_up(distance)
 
     def _add_repeated(self, stretches: Sequence[CallSequence]) -> int:
-        """Make periods of forms that occur twice in two rounds; returns their number."""
+        """Make periods of the forms that occur at least twice in two rounds (`stretches`); returns their number."""
         forms = Counter([form_of(stretch, self.signatures) for stretch in stretches])
         new = [form for form, count in forms.items() if count > 1 and self._is_new(form)]
         return sum(map(self._add, new))

@@ -1,7 +1,7 @@
 """A run of a routine as single ops, to find the op that differs.
 
-The machine's own code defines the meaning of a run (`vm.routines.op_by_op.unfolding`). Ids of inner values lie in the
-gap that the run leaves for them. Runs with control flow depend on values, and are not unrolled.
+The machine's own code defines the meaning of a run (`vm.routines.op_by_op.unfolding`). Inner values get the ids between
+the newest id before the run and the run's outputs. Runs with control flow depend on values, and are not unrolled.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class ReplayedRoutines:
         self._devices = devices
 
     def keep(self, message: object) -> None:
-        """Note a program, or a link."""
-        self.newest = 0  # ids, and everything unexpected, are checked where the messages are sent
+        """Note a part of a program, or a link. An invalid message is ignored: the machines that replay it refuse it."""
+        self.newest = 0  # any id is new here
         with suppress(Exception):
             if isinstance(message, ProgramPart):
                 add_part(self, message, None)
@@ -52,7 +52,7 @@ class ReplayedRoutines:
         return [home for _, home in found.results] if isinstance(found, SessionProgram) else []
 
     def unrolled(self, run: Run, newest: int) -> Iterator[Any] | None:
-        """The messages of a run's ops; None for a run with control flow, or if too little is known."""
+        """The messages of a run's ops; None for a run with control flow, or if the routine's program is not known."""
         routine = self.routines.get(run.routine)
         if (
             not isinstance(routine, SessionProgram)
@@ -64,9 +64,9 @@ class ReplayedRoutines:
 
 
 class UnrolledRun:
-    """A run that is unrolled: implements the interface that unfolding needs (`unfolding.Engine`)."""
+    """A run that is unrolled: the `RunEngine` of unfolding, as far as runs without control flow need it."""
 
-    iterations = 0
+    iterations = 0  # no loops
 
     def __init__(self, routine: SessionProgram, run: Run, newest: int) -> None:
         self.routine = routine
@@ -78,7 +78,7 @@ class UnrolledRun:
         routine, run = self.routine, self.message
         unfolder: Any = Unfolder(self, run.effects, run.location, self.newest)  # type: ignore[arg-type] # no blocks: nothing else is asked
         ids = RunIds(routine.program, (*run.inputs, *routine.captured), self.newest, unfolder.new)
-        routine.templates = [None] * len(routine.templates)
+        routine.templates = [None] * len(routine.templates)  # so that each signature is sent again
         for array in unfolder.program(routine, ids, run.numbers):
             yield from self._signed
             self._signed.clear()
@@ -92,6 +92,7 @@ class UnrolledRun:
         return iter(())
 
     def pieces(self, routine: SessionProgram) -> Sequence[range]:
+        """All steps, as one piece. `admit` refuses it, so the steps run one by one."""
         return (range(len(routine.program.steps)),)
 
     def admit(self, *_: object) -> bool:
@@ -110,7 +111,7 @@ class UnrolledRun:
 
 
 def plain(array: Array) -> Array:
-    """The call without releases: its operands are examined once more."""
+    """The message; a call without its releases, so that its operands can still be read after it."""
     found = list(array)
     if len(found) == len(Call._fields) + 1 and found[0] == 0:
         found[1 + Call._fields.index("released")] = 0

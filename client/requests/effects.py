@@ -21,7 +21,7 @@ from ..waiting.steps import Steps
 
 
 class SessionEffects:
-    """The side effects of one session, which knows its own chains, and has a default one."""
+    """The side effects of one session, and its chains, of which one is the default."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -36,9 +36,11 @@ class SessionEffects:
         return id_
 
     def chain_of_host_calls(self) -> int:
-        """The chain that host calls in blocks of routines read, so that operations after the block wait for them.
+        """The chain that host calls in blocks of routines read.
 
-        The chain does not order these calls, and does not stop when one of them fails."""
+        Calls that only read a chain are not ordered by it, and do not stop it if they fail. An effect on the chain,
+        such as the one at the end of a block, comes after all of them.
+        """
         with self._outbox.lock:
             self._call_chain = self._call_chain or self._add_chain()
             return self._call_chain
@@ -85,7 +87,7 @@ class SessionEffects:
 
 
 def check_callback(callback: Any, what: str = "effect") -> None:
-    """MetadataError unless it can be called."""
+    """MetadataError unless the callback can be called."""
     if not callable(callback):
         raise located(MetadataError(f"{what}: a callback must be a function, not {type(callback).__name__}"))
 

@@ -1,4 +1,7 @@
-"""Explains a function: captures it, and notes which bytes its calls on global tensors and its collectives move."""
+"""Explains a function: captures it, and notes which bytes its calls on global tensors and its collectives move.
+
+`NOTING` and `COLLECTIVES` are the notes of the calling thread. They are restored at the end, also after an error.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from .routine import Routine
 def explained(
     core: Core, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> BytesExplanation:
-    """Explain what a call would move. Captures the function, and runs nothing."""
+    """Explain which bytes a call of the function would move. Captures the function, and runs nothing."""
     before, NOTING.rows = (NOTING.rows, COLLECTIVES.note), []
     COLLECTIVES.note = note_collective
     try:

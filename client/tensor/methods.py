@@ -179,7 +179,7 @@ class Methods(Operators):
 
 
 def frozen_index(key: Any, op: OpDef) -> FrozenAttributes:
-    """An index as an attribute of an op; MetadataError if it is none."""
+    """The index as an attribute of an op; MetadataError if the key is no index."""
     try:
         return op.freeze({"index": key})
     except MetadataError as error:
@@ -187,12 +187,13 @@ def frozen_index(key: Any, op: OpDef) -> FrozenAttributes:
 
 
 def tensors_in(key: Any) -> list[Any]:
+    """The tensors among the entries of an index."""
     if type(key) is tuple:
         return [entry for entry in key if isinstance(entry, Methods)]
     return [key] if isinstance(key, Methods) else []
 
 
 def with_tensor_marks(key: Any) -> tuple[Any, ...]:
-    """The index in the form that ops take, with marks for tensors."""
+    """The index as ops take it: a tuple with the text "tensor" in place of each tensor."""
     entries = key if type(key) is tuple else (key,)
     return tuple("tensor" if isinstance(entry, Methods) else entry for entry in entries)

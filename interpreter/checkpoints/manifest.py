@@ -5,8 +5,11 @@ msgpack:
 
     [HEAD, number, nanoseconds since 1970, number of files, number of names]
     [FILES, id, bytes, id, bytes, ...]                                          by id
-    [VALUES, row, row, ...]         in the order of their bytes, so that overlaps are seen at once
-    row: [name, dtype, shape, index of the file, offset, CRC-32, packed fields]; of a text: [name, nil, bytes, ...]
+    [VALUES, row, row, ...]         in the order of file, offset and length of their bytes
+    row: [name, dtype, shape, index of the file, offset, CRC-32, packed fields]; of a routine: [name, nil, bytes, ...]
+
+Rows with the same bytes are one value with several names. Other rows must not overlap; in this order, each row only has
+to be compared with the one before it.
 
 Frames are short, and each is checked before the next one is decoded, since objects take many times the memory of their
 bytes.
@@ -32,7 +35,7 @@ HEADER: Final = struct.Struct("<8sIQ")
 FRAME_LENGTH: Final = struct.Struct("<I")
 HEAD, FILES, VALUES = range(3)
 FRAME_BYTES: Final = 1 << 15  # bytes after which a frame ends
-FILES_PER_FRAME: Final = FRAME_BYTES // 20  # files in a frame
+FILES_PER_FRAME: Final = FRAME_BYTES // 20  # files in a frame: an id and a size take at most 18 bytes
 MAX_ROW_BYTES: Final = 16 * MAX_NDIM  # bytes of a row besides its name and fields, with some reserve
 LARGEST_ID: Final = 2**64 - 1
 LARGEST_CRC: Final = 2**32 - 1
@@ -91,8 +94,7 @@ def _framed(frame: bytes) -> bytes:
     return FRAME_LENGTH.pack(len(frame)) + frame
 
 
-# -- decoding
-# ------------------------------------------------------------------------------------------------------------
+# -- decoding ----------------------------------------------------------------------------------------------------------
 
 
 def read_manifest(file: TensorFile, number: int, limits: CheckpointLimits) -> Generation:
@@ -211,7 +213,7 @@ class _ManifestReader:
             (self._routines if record.meta is None else self._tensors)[name] = record
 
     def _record(self, row: tuple[Any, ...]) -> ValueRecord:
-        """The record of a row. ValueError if it is malformed, or overlaps the one before it."""
+        """The record of a row. ValueError if it is malformed, or shares only some of its bytes with the one before."""
         _, dtype, shape, index, offset, crc, packed = row
         if dtype is None:
             meta, nbytes = None, shape

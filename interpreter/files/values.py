@@ -17,11 +17,11 @@ from .header import NAME_LENGTH_SHOWN, TensorEntry
 from .pieces import PieceReader
 from .tensor_file import TensorFile, flat
 
-CHUNK_BYTES: Final = 1 << 20  # bytes besides the array
+CHUNK_BYTES: Final = 1 << 20  # bytes of memory that are needed besides the array
 
 
 class EntryReader:
-    """Reads the bytes of an entry in order, without the header before them; otherwise like PieceReader."""
+    """Reads the bytes of an entry in order, without the header before them. PieceReader compares checksums."""
 
     def __init__(self, file: TensorFile, entry: TensorEntry) -> None:
         self._file = file
@@ -39,8 +39,8 @@ class EntryReader:
 def read_range(file: TensorFile, entry: TensorEntry, target: Any, offset: int = 0) -> None:
     """Fill a writable, contiguous buffer with the bytes of an entry from `offset` on, as they are in the file.
 
-    Checksums are not compared. Raises ValueError for a range outside of the entry, or if it is deflated; FileError if
-    the file ends too early, cannot be read, or has bytes that no bool has.
+    Checksums are not compared. Raises ValueError for a range outside of the entry, or for a deflated entry; FileError
+    if the file ends too early, cannot be read, or has bytes that no bool has.
     """
     view = flat(target)
     if entry.piece.deflated:

@@ -20,7 +20,7 @@ DType: TypeAlias = np.dtype[np.generic]
 
 # One value for each type of Python scalar: NumPy takes a value for a weak type, but the type itself for a strong dtype.
 _WEAK: dict[ScalarType, Any] = {bool: np.dtype(np.bool_), int: 0, float: 0.0, complex: 0j}
-# NumPy's letters for the kinds that promote together, and for the kinds that a scalar mixes with.
+# In NumPy's letters: the kinds with which a kind promotes, and the kinds with which a type of scalar mixes.
 _FAMILY = {"b": "b", "i": "iu", "u": "iu", "f": "fc", "c": "fc"}
 _SCALAR_FAMILY: dict[ScalarType, str] = {bool: "b", int: "iufc", float: "fc", complex: "fc"}
 # msgpack has no other integers.
@@ -35,15 +35,12 @@ def promote(metas: Iterable[OperandMeta]) -> DType:
 
 
 def working_dtype(dtype: DType) -> DType:
-    """The dtype in which a kernel draws and sums: float32 for float16, which lacks digits, range and a BLAS."""
+    """The dtype in which a kernel computes: float32 for float16, which lacks digits, range and a BLAS."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def number_dtype(op: OpDef, metas: Sequence[OperandMeta | None]) -> DType | None:
-    """The dtype to which a NumPy ufunc casts the Python number that is its operand beside a tensor;
-
-    None for other calls.
-    """
+    """The dtype to which a NumPy ufunc casts a Python number, its operand beside a tensor; None for other calls."""
     if op.ufunc is None or len(metas) != 2:
         return None
     tensor, number = metas if isinstance(metas[0], Meta) else metas[::-1]
@@ -53,7 +50,8 @@ def number_dtype(op: OpDef, metas: Sequence[OperandMeta | None]) -> DType | None
 
 
 def check_mixing(operands: Metas) -> None:
-    """Raise TypeError unless the tensors are of one kind, and each Python scalar mixes with it."""
+    """Raise TypeError unless the tensors are of one kind (integers: with a common integer dtype), and each Python
+    scalar mixes with it."""
     dtypes = [m.dtype for m in operands if isinstance(m, Meta)]
     if not dtypes:
         return

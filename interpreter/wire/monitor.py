@@ -25,6 +25,6 @@ class SocketEvent(NamedTuple):
 
 
 def read_events(monitor: Any) -> Iterator[SocketEvent]:
-    """The unread events."""
+    """The events that have arrived and are unread; does not wait."""
     while monitor.get(zmq.EVENTS) & zmq.POLLIN:
         yield SocketEvent(*struct.unpack("=Hi", monitor.recv_multipart(zmq.NOBLOCK)[0]))

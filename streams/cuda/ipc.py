@@ -6,7 +6,7 @@ expose, too (CUDA C++ Programming Guide, Interprocess Communication): blocks are
 memory, so the code that fills a block clears the rest of it.
 
 Freeing a block that another process has open is undefined, so its owner keeps it until that process has closed it or
-ended. cudaFree may wait for all work of the device, so the launcher drops the blocks.
+ended. cudaFree may wait for all work of the device, so the launcher's thread drops the memory of blocks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SharedBlock:
 
 
 class SharedBlocks:
-    """The blocks of one device. `disposal` makes a C function that drops memory elsewhere."""
+    """The blocks of one device. `disposal` returns a C function that has another thread drop the memory."""
 
     def __init__(self, cupy: Any, ordinal: int, disposal: Callable[[Any], Callable[[], None]]) -> None:
         self._cupy = cupy

@@ -1,7 +1,7 @@
 """The compiled functions of generated kernels on one device, by the digests of their sources.
 
-CuPy stores the machine code on disk. There are at most
-`MOST_SOURCES` sources, since CuPy forgets nothing that it has compiled, and clients may send any number of programs.
+CuPy stores the machine code on disk. There are at most `MOST_SOURCES` sources, since CuPy forgets nothing that it has
+compiled, and clients may send any number of programs. All requests for a source have the same kernel names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Functions: TypeAlias = tuple[Any, ...]  # CuPy's, of the kernels of a source
 
 class Sources:
     """Compiled sources. `submit` runs work in the background; `current` makes the device current on a thread.
-    `compiled`: by digest; None for a source that does not compile."""
+    `compiled`: by digest; None for a source that does not compile. `_asked`: the digests of all sources that were
+    admitted."""
 
     def __init__(self, cupy: Any, submit: Callable[[Callable[[], None]], None], current: Callable[[], Any]) -> None:
         self._cupy = cupy
@@ -39,13 +40,16 @@ class Sources:
             self._submit(partial(self._compile, digest, source, NAMES))
 
     def now(self, digest: str, source: str, names: Sequence[str] = NAMES) -> Functions | None:
-        """The functions of a source, which is compiled here if necessary; None if there are none."""
+        """The functions of a source. Compiles it now if it is not compiled, even if it is queued in the background.
+
+        None if it does not compile, or if there are too many sources.
+        """
         if digest not in self.compiled and (digest in self._asked or self._admits(digest)):
             self._compile(digest, source, names)
         return self.compiled.get(digest)
 
     def _admits(self, digest: str) -> bool:
-        """Return whether one more source may be compiled."""
+        """Admit a source that is to be compiled; False if it was admitted before, or if there are too many."""
         if digest in self._asked or len(self._asked) >= MOST_SOURCES:
             return False
         self._asked.add(digest)

@@ -2,6 +2,8 @@
 
 Memory is charged per storage (`model.account`): to the session that made the storage, until the storage is released. A
 message that exceeds a quota is refused and does not wait, since only its own session could free the memory.
+
+`snapshots` counts, for each storage, the sharers that are snapshots of a checkpoint (`Scheduler.snapshots`).
 """
 
 from __future__ import annotations
@@ -42,9 +44,11 @@ def check_targets(
 
 
 def added_bytes(session: VmSession, tensor: VmTensor, device: DeviceState, snapshots: Mapping[Storage, int]) -> int:
-    """The bytes that a write adds to the session's account, if it must give the tensor a new storage.
+    """The bytes that a write adds to the session's account; 0 if it overwrites a charged storage, or if the size is
+    pending.
 
-    An old storage that only a checkpoint still reads is no longer charged to the session.
+    Otherwise the tensor gets a new storage. The bytes of the old one are subtracted if it is charged to the session and
+    no other tensor shares it; snapshots do not count.
     """
     storage, meta = tensor.storage, tensor.meta
     if meta is None or (storage.account is not None and may_overwrite(tensor, storage.copies.get(device))):
@@ -55,9 +59,10 @@ def added_bytes(session: VmSession, tensor: VmTensor, device: DeviceState, snaps
 
 
 def bytes_written(session: VmSession, tensor: VmTensor, device: DeviceState, snapshots: Mapping[Storage, int]) -> int:
-    """The bytes that a write adds to the session's share of a device.
+    """The most bytes that a write adds to the session's share of a device (`Account.shares`).
 
-    Without a copy on the device, the write makes one: of the storage, or of a new storage.
+    If the storage has no copy on the device, the write makes a copy: of the storage if it may be overwritten, else of
+    a new storage. The copy of a storage that is charged to another session counts in that session's share.
     """
     storage, meta = tensor.storage, tensor.meta
     if device in storage.copies:
@@ -71,7 +76,7 @@ def bytes_written(session: VmSession, tensor: VmTensor, device: DeviceState, sna
 
 
 def check_fields(limits: Limits, message: NamedMessage) -> None:
-    """QuotaError for a field beyond the limit in its declaration; ProtocolError for a group that is too large."""
+    """QuotaError for a field beyond the limit in its declaration; ProtocolError for too many messages in a group."""
     for name, (setting, what) in LIMITED_FIELDS[type(message)].items():
         value, quota = getattr(message, name), getattr(limits, setting)
         if type(value) is int:

@@ -1,7 +1,8 @@
-"""The members of a cluster, as one supervisor knows them: the table that the supervisor sends to its daemon (`join`).
+"""The members of a cluster, as one supervisor knows them: the table in the question `join` to its daemon.
 
-A node's entry (`keeper.entry`) comes from that node's supervisor; Ray reports the loss of a node. A later
-incarnation replaces an earlier one, never the other way round, so late messages change nothing.
+A node's entry (`keeper.entry`) comes from that node's supervisor. A node is lost if its supervisor does not answer, or
+Ray no longer lists the node; the node's next entry undoes the loss. An entry of an earlier incarnation is ignored; in
+one incarnation, the entry that comes last counts.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 UP: Final = "up"
-LOST: Final = "lost"
-LEFT: Final = "left"
+LOST: Final = "lost"  # its daemon does not serve, or its supervisor does not answer
+LEFT: Final = "left"  # its daemon was stopped on purpose
 
 Entry = Mapping[str, Any]  # the facts of one node, as `keeper.entry` makes them
 
@@ -24,17 +25,14 @@ class Members:
         self.version = 0
 
     def store(self, entry: Entry) -> bool:
-        """Store a node's entry. False if it is older than the known entry, or equal to it."""
+        """Store a node's entry. False if it is of an earlier incarnation than the known entry, or equal to it."""
         known = self.entries.get(entry["node"])
         if known is not None and (entry["incarnation"] < known["incarnation"] or known == entry):
             return False
         return self._set(entry)
 
     def mark_lost(self, node: str) -> bool:
-        """Mark a node as lost, since its supervisor no longer answers.
-
-        False if that changes nothing: a node that has left stays that way.
-        """
+        """Mark a node as lost. False if that changes nothing: only a node that is up can be lost."""
         known = self.entries.get(node)
         return known is not None and known["state"] == UP and self._set({**known, "state": LOST})
 

@@ -12,9 +12,9 @@ from ...interpreter.errors import TensordError
 
 
 class Answer:
-    """The answer to a run that needs a value: `value` or `error` once it is `done`.
+    """A value that a run with control flow has requested: `value` or `error`, once it is `done`.
 
-    `errors`: in the serial engine, all errors.
+    `errors`: all errors of the value; only the serial engine sets these.
     """
 
     __slots__ = ("done", "error", "errors", "value")
@@ -33,9 +33,10 @@ class Unfolding:
     """The messages of a run that are still to be admitted, before the session's next message.
 
     `finish` ends the run; `stop` ends it with an error if the session is closed before. `asks`: the run has control
-    flow, so the number of its messages is unknown. `asked`: the value on which the next message depends, or None.
-    `rests`: the run has just taken long, so other sessions get a turn. `run`: the run's entry in the trace: the
-    routine's number, the first instruction, 0, and the location; empty without a trace.
+    flow, so it may request values, and the number of its messages is unknown. `asked`: the value that was requested
+    last, on which the next message depends, or None. `rests`: admitting the last message took long, so other sessions
+    get a turn. `run`: the run's entry in the trace, empty without a trace: the routine's number, the ids of the first
+    and the last instruction (0: not admitted yet), and the location.
     """
 
     __slots__ = ("asked", "asks", "finish", "messages", "rests", "run", "stop")

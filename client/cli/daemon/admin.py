@@ -17,7 +17,7 @@ from .nodes import on_all_nodes
 from .shown import show_devices, show_status
 
 MOST = 10_000  # rows of one answer
-BY = ("session", "name", "device", "location")  # as `vm.reporting.memory.held` sums up
+BY = ("session", "name", "device", "location")  # the `KEYS` of `vm.reporting.memory.held`
 
 
 @click.command()

@@ -17,7 +17,7 @@ from typing import Final, NoReturn, TextIO
 from .figures import duration, size
 
 PIPED_WIDTH: Final = 240  # columns of a file or a pipe: lines are as long as necessary
-_USUAL: Final = os.terminal_size((80, 24))  # if a terminal does not tell
+_USUAL: Final = os.terminal_size((80, 24))  # if a terminal reports no size
 _BOLD: Final = "\x1b[1m{}\x1b[0m"
 _DIM: Final = "\x1b[2m{}\x1b[0m"
 # The alternate screen, without a cursor, and without wrapping after the last column.
@@ -45,7 +45,7 @@ def _styled(style: str, text: str) -> str:
 
 
 def size_of(stream: TextIO) -> os.terminal_size:
-    """The size of a terminal; $COLUMNS and $LINES come first."""
+    """The size of a terminal; $COLUMNS and $LINES take precedence over what it reports."""
     found = _USUAL
     with suppress(OSError):  # of a stream that only pretends to be a terminal
         found = os.get_terminal_size(stream.fileno())
@@ -59,7 +59,7 @@ def _first(*numbers: int) -> int:
 
 
 def width_of_stdout() -> int:
-    """The columns of the terminal; enough for everything if stdout is none."""
+    """The columns of the terminal; `PIPED_WIDTH` if stdout is no terminal."""
     return size_of(sys.stdout).columns if sys.stdout.isatty() else PIPED_WIDTH
 
 
@@ -98,7 +98,8 @@ class StatusLine:
 
 @contextmanager
 def whole_screen() -> Iterator[Callable[[Sequence[str]], None]]:
-    """A function that fills the screen with lines. The former screen is restored at the end, also after an error."""
+    """A function that fills the screen with lines. The former screen is restored at the end, also after an
+    error, SIGTERM or SIGHUP."""
     before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         _write(_BEGIN)
@@ -123,13 +124,14 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-AFTER: Final = 1.0  # seconds
-PERIOD: Final = 0.1
-_CELLS: Final = 24
+AFTER: Final = 1.0  # seconds until a bar is first drawn
+PERIOD: Final = 0.1  # seconds between drawings
+_CELLS: Final = 24  # columns of a bar
 
 
 class ProgressBar:
-    """The progress of some work; without `told`, only its time. `figure`: a number's text, by default of bytes."""
+    """The progress of some work; until `update` tells a total, only its time. `figure`: a number's text, by default of
+    bytes."""
 
     def __init__(self, what: str, figure: Callable[[int], str] = size) -> None:
         self.what = what
@@ -163,7 +165,7 @@ class ProgressBar:
 
 @contextmanager
 def waiting(what: str, figure: Callable[[int], str] = size) -> Iterator[ProgressBar]:
-    """A bar around something that may take long."""
+    """Draws a progress bar on stderr while the block runs, if stderr is a terminal and the block takes long."""
     shown = ProgressBar(what, figure)
     if not can_draw(sys.stderr):
         yield shown

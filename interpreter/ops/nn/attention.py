@@ -116,7 +116,7 @@ class ScoreRows:
         return scores
 
     def gradient(self, dweights: Array, weights: Array) -> None:
-        """Replace `dweights`, the gradient by the weights, by the gradient by the scores, in place."""
+        """Overwrite `dweights`, the gradients of the weights, with the gradients of the scores."""
         softmax_grad_kernel(self.xp, (dweights, weights), (dweights,), _ALONG_KEYS)
 
 
@@ -146,7 +146,7 @@ class Attention(NamedTuple):
         return cls(xp, rows or ScoreRows(xp), q, k, v, spread, scale, attributes["is_causal"])
 
     def batches(self) -> list[Batch]:
-        """Slices of the first axis: as long as their scores fit in a block, or of one element."""
+        """Slices of the first axis, each of as many elements as have scores that fit in a block, at least one."""
         if self.q.ndim == 2:
             return [()]
         return [(part,) for part in parts(self.xp, self.q.shape[0], self._row_bytes() * self.q.shape[-2])]

@@ -5,11 +5,14 @@ Theory of operation
     accepted. So only one thread at a time uses a TLS object. The writer is the thread of the link: it dials, waits for
     the other connection, starts a reader, writes until the link breaks, ends the reader, and begins again. `Protocol`
     decides what is written, and what follows from what was read; `Pairing` decides which connections belong together.
+    Each end numbers its *lives*: a new one begins whenever a link that was up breaks. A thread remembers the life in
+    which it began, and carries nothing for a later one.
 
 Guarantees
     As in `..link`. The thread that notices the break of the link (reader, writer, or the thread that accepts the peer's
-    new connection) ends everything that has begun, at once, except an array that another thread is reading or writing:
-    that thread ends it afterwards. Without a connection, a transfer that begins waits for `patience` seconds.
+    new connection) fails all transfers that have begun, at once. A transfer whose array another thread is reading or
+    writing is failed by that thread, afterwards. Transfers wait for a connection until the link has been down for
+    `patience` seconds; those that begin later fail when the next attempt to connect fails.
 
 Who owns what
     The lock guards protocol, pairing and connections; nothing is called, read or written under it. The writer closes
@@ -18,7 +21,8 @@ Who owns what
 Rejected
     One connection for both directions: two threads on one TLS object, or a thread that polls. Writing values on the
     thread that offers them: a peer that does not read would hold up the machine. Only frames, on plain connections, are
-    written there, as far as the kernel takes them at once: 130 us for 1 KiB instead of 200, as no thread is woken.
+    written on that thread, as far as the kernel takes them at once: 130 us for 1 KiB instead of 200, as no thread is
+    woken.
 """
 
 from __future__ import annotations
@@ -139,7 +143,10 @@ class TcpLink:
     # -- the peer's connection -----------------------------------------------------------------------------------------
 
     def greeted(self, life: int) -> int:
-        """The peer has dialled us, in that life. Returns the life for our answer; 0 if the connection is stale."""
+        """The peer, in its life `life`, has dialled us. Returns our life, for the answer; 0 if the connection is stale.
+
+        If the link is up here, it has broken at the peer, so it is broken here, too.
+        """
         with self._lock:
             verdict, own = self._pairing.greeted(life), self._pairing.own
         if verdict is Verdict.ANEW:
@@ -149,7 +156,10 @@ class TcpLink:
         return own if verdict is Verdict.FITS else 0
 
     def accepted(self, connection: Connection, told: int, life: int) -> bool:
-        """The connection is ready to be read; False if it has become stale."""
+        """The connection is ready to be read. `told`: our life in the answer; `life`: the peer's.
+
+        False if the connection has become stale.
+        """
         with self._lock:
             if self._lost is not None or self._pairing.accepted(told, life) is not Verdict.FITS:
                 return False
@@ -178,7 +188,7 @@ class TcpLink:
         return not self._thread.is_alive()
 
     def _broke(self, why: str, life: int) -> None:
-        """The link of that life of ours has broken."""
+        """The link broke in our life `life`: end that life, unless it is over already."""
         with self._lock:
             if life != self._pairing.own or self._lost is not None:
                 return
@@ -392,7 +402,7 @@ class TcpLink:
 
 
 def make_calls(calls: list[Any]) -> None:
-    """Make calls that became due under the lock. An error in a call is the machine's alone."""
+    """Make calls that became due under the lock. An error that a call raises is logged, and does not break the link."""
     for told, error in calls:
         try:
             told(error)

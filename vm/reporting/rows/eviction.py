@@ -1,7 +1,7 @@
 """Eviction for users and operators: totals of a device, tensors that are evicted again and again, the question `evict`.
 
-`evict` is a question that acts: it plans transfers. It evicts few values at a time, since other sessions wait
-meanwhile; the command repeats the question.
+Most questions only read; `evict` plans transfers. Each such question evicts few values, since other sessions wait
+meanwhile; the command `tensord evict` repeats the question while there are more.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ NO_EVICTION: Mapping[str, Any] = {
 
 def returning_slices(engine: Engine, limit: int, where: Where) -> Iterator[list[dict[str, Any]]]:
     """The `limit` storages with the most bytes that came back to a device after an eviction, of those that did so at
-    least `OFTEN` times; in slices, many of which are empty."""
+    least `OFTEN` times. All slices but the last are empty: they divide the work."""
     found: dict[Storage, str] = {}  # storage -> the home of one of its tensors
     everything = tensors(engine.directory)
     for chunk in batched(everything, PER_SLICE):
@@ -123,7 +123,10 @@ def goes_to(storage: Storage, device: DeviceState) -> str:
 def may_leave(
     engine: Engine, only: Mapping[Storage, None] | None, account: int, name: str
 ) -> Iterator[tuple[DeviceState, Storage]]:
-    """(device, storage) for each value that may be evicted from a device."""
+    """(device, storage) for each value that may be evicted from a device.
+
+    Without names these are the device's candidates, which are first gathered if its memory was never short.
+    """
     for device in engine.pools.values():
         if device.below is None or name not in {"", device.name}:
             continue

@@ -1,8 +1,8 @@
 """Recomputes every edge of a trace from the operands, and compares it with the recorded edge.
 
 After Legion's `legion_spy`, which recomputes every dependence of a run from its log. The records are replayed in the
-order of their ticks through the model in `dependences`; each difference from the trace is a Problem. Four more things
-are checked:
+order of their ticks through the model in `dependences`; each difference from the trace is a Problem. Also checked:
+- ids, statuses, times and ticks of the records are possible;
 - no instruction ran, or was erased, before the instructions for which it waits;
 - what an instruction only reads has the version that was written last;
 - what depends on a launch waits for a fence;
@@ -53,7 +53,7 @@ class ProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One contradiction in a trace. `source` and `copy` are 0 if it is not about an edge."""
+    """One contradiction in a trace. `source`: the source of the edge, `copy`: the copy; each 0 if there is none."""
 
     kind: ProblemKind
     instruction: int
@@ -159,6 +159,7 @@ def _obeyed(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[Proble
     source = trace.find(edge.source)
     if source is None or source is record:
         return
+    # The device orders these, by a stream or an event, so the record may be erased before its source.
     in_order = edge.reason == Reason.MEMORY or (record.launch and not is_fence(record))
     if record.erased and not 0 < source.erased < record.erased and not in_order:
         yield _about(ProblemKind.OVERTAKEN, record, edge, f"it was erased before #{source.id}, for which it waits")
@@ -176,6 +177,7 @@ def _may_be_elided(record: Record, edge: EdgeRecord, source: Record) -> Iterator
 
 
 def _sane(record: Record) -> Iterator[Problem]:
+    """Check the status of a record, and the order of its times."""
     if record.status not in LIVE | FINAL:
         yield Problem(ProblemKind.STATUS, record.id, f"{record.status!a} is not a status")
     elif record.erased and record.status in LIVE:
