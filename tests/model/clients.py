@@ -101,7 +101,7 @@ class Clients:
         self.turn = number
 
     def settle(self, session: Any) -> None:
-        """Send the session's messages. If sessions share tensors, wait until those behind a run are admitted, too."""
+        """Send the session's messages. If sessions share tensors, wait until messages after a run are admitted, too."""
         session.flush()
         if self.in_order:
             attempt(session.names)
@@ -405,7 +405,7 @@ def compare_unordered(wanted: list[Line], found: Counter[str]) -> list[str]:
 
 
 def parameters_of(program: programs.Program, numbers: Sequence[Any]) -> list[Any]:
-    """Those numbers of a run that are parameters."""
+    """The numbers of a run that are parameters."""
     return [value for number, value in zip(program.numbers, numbers, strict=True) if number.op == PARAMETER]
 
 

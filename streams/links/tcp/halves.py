@@ -42,7 +42,7 @@ class HalfState(ByIdentity):
 
 
 class HalfEvent(ByIdentity):
-    """What happens to a half. `PEER_EVENTS` has the events that the peer causes."""
+    """An event of a half. `PEER_EVENTS` has the events that the peer causes."""
 
     ANNOUNCED = auto()  # the offer was put in a frame
     HANDED = auto()  # the small value was put in a frame

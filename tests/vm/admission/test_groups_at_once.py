@@ -77,7 +77,7 @@ def planned(session: td.Session) -> list[int]:
 
 
 def described(record: Any) -> tuple[Any, ...]:
-    """What a record says but for its times."""
+    """The fields of a record without its times."""
     operands = [(each.copy, each.kind, each.version) for each in record.operands]
     metas = record.inputs, record.outputs
     return record.id, record.opcode, record.op, record.device, operands, record.nbytes, metas, record.location

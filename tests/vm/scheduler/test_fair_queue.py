@@ -151,7 +151,7 @@ def test_a_lost_device_leaves_nothing_in_the_backlog() -> None:
 
 
 def test_who_waits_for_memory_keeps_nobody_else_in_the_backlog() -> None:
-    """What finds no memory leaves its turn to the next one; once there is memory it follows."""
+    """An instruction that finds no memory gives its turn to the next one, and follows once there is memory."""
     bare = Bare(inline=False)
     a, b, x, y = pair(bare)
     bare.device.limit = bare.device.allocated + 6 * 8
