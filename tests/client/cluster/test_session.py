@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import tensord as td
+from tensord.client.embedded import local
 from tensord.client.session.handlers import DeviceHandler, Invocation
 from tensord.interpreter.schema.opdef import find
 
 from ...each_case import each_case
+from ...puppet import eventually
 from .nodes import joined
 
 TWO = ["node0/cpu:0", "node1/sim:0"]
@@ -35,8 +37,9 @@ def test_it_has_the_devices_of_all_nodes_and_those_of_the_asked_one_first(cluste
 def test_a_tensor_has_its_nodes_core_so_an_op_looks_nothing_up(cluster):
     x, y = (cluster.asarray([1.0], device=device) for device in TWO)
     assert x._core is not y._core
-    assert type(y) is type(td.connect("local").asarray([1.0]))
     assert (y + y)._core is y._core
+    with td.connect("local") as alone:
+        assert type(y) is type(alone.asarray([1.0]))
 
 
 @each_case("device", ALL)
@@ -241,6 +244,7 @@ def test_a_dropped_session_ends_with_its_last_tensor():
     del y
     gc.collect()
     assert cores[1]() is None
+    eventually(lambda: [machine.sessions for machine in local._shared.values()] == [1, 1])
 
 
 @pytest.mark.usefixtures("machines_of_nodes")
