@@ -281,7 +281,7 @@ class Engine:
                 self.held.setdefault(session, deque()).append(pending.popleft())
                 continue
             if (run := session.unfolding) is not None:
-                if run.asks or not may_go_on(session):
+                if run.is_data_dependent or not may_go_on(session):
                     self.held.setdefault(session, deque()).append(pending.popleft())
                     continue
                 self.admission.take(session, rest_of_run(session, room))

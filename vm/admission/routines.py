@@ -24,7 +24,7 @@ from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.unfolding import Answer, Unfolding
 from ..placement.residency import Residency
-from ..routines.compiling.segments import LONGEST
+from ..routines.compiling.segments import MAX_SEGMENT_STEPS
 from ..routines.op_by_op.run import RunIds, StepResults
 from ..routines.op_by_op.unfolding import Unfolder, metas_of
 from ..routines.programs import add_part, check_in_group, check_run, drop, link, routine_of, steps_of_runs, written_by
@@ -87,7 +87,7 @@ class RoutineHandlers:
     def begin_group(self) -> None:
         """Begin the admission of a group, which has no pause: only a few steps are compiled, the rest runs op by op."""
         self.in_group = True
-        self.segments.steps_left = LONGEST
+        self.segments.steps_left = MAX_SEGMENT_STEPS
 
     def end_group(self) -> None:
         """End the admission of a group."""
@@ -142,7 +142,7 @@ class RoutineHandlers:
 
     def run_whole(self, session: VmSession, routine: SessionProgram, outside: Sequence[int], message: Run) -> bool:
         """Admit the run as one instruction, if its program is a single segment and may run now."""
-        if routine.refused or len(routine.program.steps) > LONGEST:
+        if routine.refused or len(routine.program.steps) > MAX_SEGMENT_STEPS:
             return False
         if routine.pieces is None and not self.segments.may_prepare(routine):
             return False
@@ -237,13 +237,13 @@ class SessionRuns:
         segments = self.routines.segments
         prepares = self.compiles(routine) and segments.may_prepare(routine)
         for _ in segments.prepare(self.session, routine) if prepares else ():
-            self.rest()
+            self.end_turn()
             yield
 
-    def rest(self) -> None:
+    def end_turn(self) -> None:
         """Let other sessions have a turn before the run goes on."""
         if self.session.unfolding is not None:
-            self.session.unfolding.rests = True
+            self.session.unfolding.ends_turn = True
 
     def pieces(self, routine: SessionProgram) -> Sequence[range]:
         """The pieces of a program; one piece with all steps if the program is not to be compiled yet."""
@@ -267,7 +267,7 @@ class SessionRuns:
         known = piece.start in routine.segments
         admitted = segments.admit(self.session, routine, piece, ids, numbers, location)
         if not known and piece.start in routine.segments:  # it was compiled
-            self.rest()
+            self.end_turn()
         segment = routine.segments.get(piece.start)
         if segment is not None and not admitted:
             segment.note_op_by_op()
@@ -290,7 +290,7 @@ class SessionRuns:
             answer = Answer()
             answer.set(None, error)
         if session.unfolding is not None:
-            session.unfolding.asked = answer
+            session.unfolding.answer = answer
         return answer
 
     def stopped(self) -> TensordError | None:

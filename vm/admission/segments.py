@@ -29,7 +29,15 @@ from ..routines.compiling.compiled import Compiled, CompiledPrograms
 from ..routines.compiling.inside import segment_record
 from ..routines.compiling.passes import Improved, ImprovedPrograms, crowds, lacks
 from ..routines.compiling.recipe import Recipe, compile_segment
-from ..routines.compiling.segments import LARGEST, LONGEST, Piece, cutting, is_view, why_outside, work_of_time
+from ..routines.compiling.segments import (
+    MAX_SEGMENT_STEPS,
+    MAX_SEGMENT_WORK,
+    Piece,
+    cutting,
+    is_view,
+    why_outside,
+    work_of_time,
+)
 from ..routines.op_by_op.run import RunIds
 from ..routines.running.instruction import RunInstruction
 from ..routines.running.replay import Stamps
@@ -77,7 +85,7 @@ class Segments:
 
     def may_compile(self, steps: int) -> bool:
         """Whether so many steps may be compiled now; too many for any group are allowed as the first in a group."""
-        if steps > self.steps_left and self.steps_left < LONGEST:
+        if steps > self.steps_left and self.steps_left < MAX_SEGMENT_STEPS:
             return False
         self.steps_left -= steps
         return True
@@ -405,7 +413,8 @@ def why_alone(session: VmSession, routine: SessionProgram, position: int) -> str
         return reason or "its op was refused"
     if is_view(program, position):
         return why_apart(plan) or "a view, for which nothing is computed"
-    return why_apart(plan) or ("it takes long enough" if plan.work > LARGEST else "no step next to it can join it")
+    long = plan.work > MAX_SEGMENT_WORK
+    return why_apart(plan) or ("it takes long enough" if long else "no step next to it can join it")
 
 
 def plan_at(session: VmSession, routine: SessionProgram, position: int) -> Plan | None:

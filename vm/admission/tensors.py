@@ -9,7 +9,7 @@ from ...interpreter.wire.messages import Hint, Release, ToDevice, Upload
 from ..memory.pins import end_pins, pin, unpin
 from ..model.charges import check_bytes
 from ..model.session import Cause, VmSession
-from ..placement.hints import host_for, leave, prefetch
+from ..placement.hints import evict_copies, host_for, prefetch
 from ..placement.residency import Residency
 from ..placement.views import moved
 from ..scheduler.lost_devices import refuse_lost
@@ -97,7 +97,7 @@ class TensorHandlers:
             elif session.cancelled is not None or device.backend.lost is not None:
                 return
             elif what == "evict":
-                leave(self.residency, tensor.storage, device, Cause(session, location))
+                evict_copies(self.residency, tensor.storage, device, Cause(session, location))
             else:
                 prefetch(self.residency, tensor, device, Cause(session, location))
         except TensordError as error:

@@ -188,7 +188,7 @@ def rest_of_run(session: VmSession, most: int) -> Iterator[Sequence[Any]]:
     if unfolding is None:
         return
     for _ in range(most):
-        if unfolding.asked is not None and unfolding.waits():
+        if unfolding.answer is not None and unfolding.waits():
             return
         message = next(unfolding.messages, None)
         if message is None:
@@ -196,8 +196,8 @@ def rest_of_run(session: VmSession, most: int) -> Iterator[Sequence[Any]]:
             unfolding.finish()
             return
         yield message
-        if unfolding.rests:
-            unfolding.rests = False
+        if unfolding.ends_turn:
+            unfolding.ends_turn = False
             return
 
 

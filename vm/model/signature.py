@@ -30,8 +30,8 @@ UPLOAD: Maker = ("upload", NOTHING)
 SHARED: Maker = ("share", NOTHING)
 
 INDEX = "index"  # the attribute of all indexing ops, in its normal form
-_LONGEST = 200  # characters of all attributes
-_ITEMS, _DEPTH, _TEXT = 8, 3, 40  # of one attribute's value
+_MAX_TEXT_LENGTH = 200  # characters of all attributes
+_MAX_ITEMS, _MAX_DEPTH, _MAX_VALUE_LENGTH = 8, 3, 40  # of one attribute's value
 
 
 def plain(meta: OperandMeta | None) -> PlainMeta:
@@ -42,14 +42,14 @@ def plain(meta: OperandMeta | None) -> PlainMeta:
 
 
 def attributes_of(op: OpDef, attributes: FrozenAttributes) -> str:
-    """The attributes that are not defaults, as in `axis=(0, 1), keepdims=True`, cut to `_LONGEST` characters."""
+    """The attributes that are not defaults, as in `axis=(0, 1), keepdims=True`, cut to `_MAX_TEXT_LENGTH`."""
     given = [
         f"x[{spelt(value)}]" if name == INDEX else f"{name}={brief(value)}"
         for (name, value), attribute in zip(attributes, op.attributes, strict=True)
         if value != attribute.default
     ]
     text = ", ".join(given)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[: _MAX_TEXT_LENGTH - 3]}..."
 
 
 def call_text(op: OpDef, attributes: FrozenAttributes) -> str:
@@ -58,13 +58,13 @@ def call_text(op: OpDef, attributes: FrozenAttributes) -> str:
     return f"{op.name}({given})" if given else op.name
 
 
-def brief(value: Any, depth: int = _DEPTH) -> str:
+def brief(value: Any, depth: int = _MAX_DEPTH) -> str:
     """The text of an attribute's value; a long one is cut."""
     if isinstance(value, tuple):
         if not depth:
             return "(...)"
-        items = [brief(item, depth - 1) for item in value[:_ITEMS]] + ["..."] * (len(value) > _ITEMS)
+        items = [brief(item, depth - 1) for item in value[:_MAX_ITEMS]] + ["..."] * (len(value) > _MAX_ITEMS)
         return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
-    if isinstance(value, str | bytes) and len(value) > _TEXT:
-        return f"{value[:_TEXT]!r}..."
+    if isinstance(value, str | bytes) and len(value) > _MAX_VALUE_LENGTH:
+        return f"{value[:_MAX_VALUE_LENGTH]!r}..."
     return repr(value)

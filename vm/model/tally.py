@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...interpreter.opcodes import Opcode
 
 BITS = 64
-MOST = 1024  # ops and opcodes that are counted separately
+MAX_OPS = 1024  # ops and opcodes that are counted separately
 OTHER = "other"
 DONE = "DONE"
 
@@ -56,8 +56,8 @@ class Tally:
         return sum([one.done for one in list(self.counts.values())]) + sum(list(self.ended.values()))
 
     def of(self, op: str) -> Counted:
-        """The counts of an op; beyond MOST ops, which users may define, the common counts of all others."""
-        if op not in self.counts and len(self.counts) >= MOST:
+        """The counts of an op; beyond `MAX_OPS` ops, which users may define, the common counts of all others."""
+        if op not in self.counts and len(self.counts) >= MAX_OPS:
             op = OTHER
         return self.counts.setdefault(op, Counted())
 

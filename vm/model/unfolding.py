@@ -32,31 +32,31 @@ class Answer:
 class Unfolding:
     """The messages of a run that are still to be admitted, before the session's next message.
 
-    `finish` ends the run; `stop` ends it with an error if the session is closed before. `asks`: the run has control
-    flow, so it may request values, and the number of its messages is unknown. `asked`: the value that was requested
-    last, on which the next message depends, or None. `rests`: admitting the last message took long, so other sessions
-    get a turn. `run`: the run's entry in the trace, empty without a trace: the routine's number, the ids of the first
-    and the last instruction (0: not admitted yet), and the location.
+    `finish` ends the run; `stop` ends it with an error if the session is closed before. `is_data_dependent`: the run
+    has control flow, so it may request values, and the number of its messages is unknown. `answer`: the value that was
+    requested last, on which the next message depends, or None. `ends_turn`: admitting the last message took long, so
+    other sessions get a turn. `run`: the run's entry in the trace, empty without a trace: the routine's number, the ids
+    of the first and the last instruction (0: not admitted yet), and the location.
     """
 
-    __slots__ = ("asked", "asks", "finish", "messages", "rests", "run", "stop")
+    __slots__ = ("answer", "ends_turn", "finish", "is_data_dependent", "messages", "run", "stop")
 
     def __init__(
         self,
         messages: Iterator[Sequence[Any]],
         finish: Callable[[], None],
         stop: Callable[[TensordError], None],
-        asks: bool,
+        is_data_dependent: bool,
         run: tuple[int, ...] = (),
     ) -> None:
         self.messages = messages
         self.finish = finish
         self.stop = stop
-        self.asks = asks
+        self.is_data_dependent = is_data_dependent
         self.run = run
-        self.asked: Answer | None = None
-        self.rests = False
+        self.answer: Answer | None = None
+        self.ends_turn = False
 
     def waits(self) -> bool:
         """Whether the next message depends on a value that is not computed yet."""
-        return self.asked is not None and not self.asked.done
+        return self.answer is not None and not self.answer.done

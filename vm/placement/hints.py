@@ -1,8 +1,9 @@
-"""Placement hints of a session or an operator: `leave` evicts a value, `prefetch` brings one. Hints change no result.
+"""Placement hints of a session or an operator: `evict_copies` evicts a value, `prefetch` brings one. No hint changes a
+result.
 
 A hint takes effect at its position in program order, on planned state, by the same means as placement's own decisions:
-`leave` does what making room does to a storage, `prefetch` does what the value's next use on the device would do. If
-there is no room, nothing happens: a hint never fails for lack of memory, and takes no memory planned for others.
+`evict_copies` does what making room does to a storage, `prefetch` does what the value's next use on the device would
+do. If there is no room, nothing happens: a hint never fails for lack of memory, and takes no memory planned for others.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .residency import Residency
 FEW: Final = 256  # prefetched copies of a session beyond which finished ones are forgotten
 
 
-def leave(residency: Residency, storage: Storage, device: DeviceState, cause: Cause) -> int:
+def evict_copies(residency: Residency, storage: Storage, device: DeviceState, cause: Cause) -> int:
     """Evict a value's copies, including copies of views, from a device to a tier below; return the freed bytes.
 
     0 if the device has no tier below, or the value is not there, or cannot be evicted.

@@ -18,7 +18,7 @@ from ...interpreter.wire.fields import MAX_INT64
 
 T = TypeVar("T")
 
-MOST = 10_000  # rows of one answer
+MAX_ROWS = 10_000  # rows of one answer
 
 
 class ClientInfo(NamedTuple):

@@ -24,7 +24,7 @@ from ..model.tensor import Copy, Storage, VmTensor
 if TYPE_CHECKING:
     from ..engine import Engine
 
-MOST = 100  # the most violations that are reported: one mistake often breaks many rules
+MAX_VIOLATIONS = 100  # the most violations that are reported: one mistake often breaks many rules
 
 
 class Census:
@@ -63,7 +63,7 @@ def violations(engine: Engine) -> list[str]:
     for check in CHECKS:
         for text in check(census):
             found.append(f"{check.__name__}: {text}")
-            if len(found) >= MOST:
+            if len(found) >= MAX_VIOLATIONS:
                 return found
     return found
 

@@ -19,7 +19,7 @@ from ..process import MachineProcess, resident_memory
 from ..recording.recorders import OTHERS_QUEUE_BYTES, QUEUE_BYTES
 from ..recording.tap import Tap
 from ..tracing.flat import Where
-from .answering import MOST, ClientInfo, answer_with, device_or_any, error_row, error_text, natural, session_or_any
+from .answering import MAX_ROWS, ClientInfo, answer_with, device_or_any, error_row, error_text, natural, session_or_any
 from .invariants import CHECKS, violations
 from .live_trace import recent_parts, trace_parts
 from .membership import Membership, refuse_alone
@@ -102,7 +102,7 @@ def _trace(asked: QuestionContext, since: object = 0, live: object = True, routi
 
 
 def _recent(asked: QuestionContext, since: object, most: object) -> Any:
-    limit = min(natural("most", most), MOST)
+    limit = min(natural("most", most), MAX_ROWS)
     return recent_parts(asked.engine, asked.about.where, natural("since", since), limit)
 
 
@@ -243,7 +243,7 @@ def _tensors(
     asked: QuestionContext, limit: object = 50, session: object = 0, device: object = ""
 ) -> Iterator[list[Any]]:
     engine, _, about = asked
-    most, only = min(natural("limit", limit), MOST), session_or_any(session, engine.directory.sessions)
+    most, only = min(natural("limit", limit), MAX_ROWS), session_or_any(session, engine.directory.sessions)
     return tensor_slices(engine, most, only, device_or_any(device, engine.pools), about.where)
 
 
@@ -251,7 +251,7 @@ def _memory(
     asked: QuestionContext, by: object = DEVICE, limit: object = 50, device: object = ""
 ) -> Iterator[list[Any]]:
     engine, _, about = asked
-    most, on = min(natural("limit", limit), MOST), device_or_any(device, engine.pools)
+    most, on = min(natural("limit", limit), MAX_ROWS), device_or_any(device, engine.pools)
 
     def name_of(id_: int) -> str | None:
         one, client = engine.directory.sessions.get(id_), about.client(id_)
@@ -260,8 +260,8 @@ def _memory(
     return held_slices(engine, Sums(by_what(by), on), most, about.where, name_of)
 
 
-def _names(asked: QuestionContext, limit: object = MOST, kind: object = "") -> Iterator[list[Any]]:
-    return name_slices(asked.engine.directory.names, min(natural("limit", limit), MOST), name_kind(kind))
+def _names(asked: QuestionContext, limit: object = MAX_ROWS, kind: object = "") -> Iterator[list[Any]]:
+    return name_slices(asked.engine.directory.names, min(natural("limit", limit), MAX_ROWS), name_kind(kind))
 
 
 def _invariants(asked: QuestionContext) -> dict[str, Any]:
@@ -350,7 +350,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "plugins": lambda _asked: [plugin.row for plugin in loaded()],
     "detail": _detail,
     "returns": lambda asked, limit=10: returning_slices(
-        asked.engine, min(natural("limit", limit), MOST), asked.about.where
+        asked.engine, min(natural("limit", limit), MAX_ROWS), asked.about.where
     ),
     "evict": lambda asked, names=(), owner=0, device="": evict(asked.engine, asked.session, names, owner, device),
     "members": _members,

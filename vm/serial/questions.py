@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ..plugins.loading import loaded
-from ..reporting.answering import MOST, answer_with, device_or_any, error_text, natural, properties, state_of
+from ..reporting.answering import MAX_ROWS, answer_with, device_or_any, error_text, natural, properties, state_of
 from ..reporting.memory.extents import TENSOR, PoolExtent
 from ..reporting.memory.held import DEVICE, Sums, by_what
 from ..reporting.rows.eviction import NO_EVICTION
@@ -121,7 +121,7 @@ def _memory(
 ) -> list[dict[str, Any]]:
     """Sums of bytes. A value counts for the first session that holds it; when and where it was made is not known."""
     engine = asked.engine
-    most, on = min(natural("limit", limit), MOST), device_or_any(device, engine.devices)
+    most, on = min(natural("limit", limit), MAX_ROWS), device_or_any(device, engine.devices)
     sums = Sums(by_what(by), on)
     sums.add(extents(engine))
     held = memory_by_device(engine)
@@ -156,9 +156,9 @@ def _shape(tensor: SerialTensor) -> dict[str, Any]:
     return properties(tensor.meta, tensor.home, residency(tensor), tensor.holders)
 
 
-def _names(asked: SerialQuestionContext, limit: object = MOST, kind: object = "") -> list[dict[str, Any]]:
+def _names(asked: SerialQuestionContext, limit: object = MAX_ROWS, kind: object = "") -> list[dict[str, Any]]:
     names = asked.engine.names
-    chosen = names_of(names, name_kind(kind))[: min(natural("limit", limit), MOST)]
+    chosen = names_of(names, name_kind(kind))[: min(natural("limit", limit), MAX_ROWS)]
     return [name_row(name, names[name], _shape) for name in chosen]
 
 

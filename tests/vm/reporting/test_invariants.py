@@ -17,7 +17,7 @@ from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.lifecycle import Status
 from tensord.vm.model.session import Cause
 from tensord.vm.placement.views import alias
-from tensord.vm.reporting.invariants import CHECKS, MOST, violations
+from tensord.vm.reporting.invariants import CHECKS, MAX_VIOLATIONS, violations
 from tensord.vm.scheduler import fair_queue
 
 from ..parts import Parts, copy_of
@@ -313,7 +313,7 @@ def test_a_violation_names_the_object(busy: Busy) -> None:
 
 def test_the_number_of_reported_violations_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(_: object) -> Any:
-        return (f"wrong {n}" for n in range(10 * MOST))
+        return (f"wrong {n}" for n in range(10 * MAX_VIOLATIONS))
 
     monkeypatch.setattr("tensord.vm.reporting.invariants.CHECKS", (wrong,))
-    assert len(violations(Parts().engine)) == MOST
+    assert len(violations(Parts().engine)) == MAX_VIOLATIONS

@@ -12,13 +12,13 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Atomic, Call, encode_message
 from tensord.vm.model.session import rest_of_run
 from tensord.vm.routines.compiling.recipe import Compiler
-from tensord.vm.routines.compiling.segments import LONGEST, SLICE, cutting
+from tensord.vm.routines.compiling.segments import MAX_SEGMENT_STEPS, SLICE, cutting
 
 from ..bare_engine import Bare
 from ..programs import ONE, chain_of, link, run, run_message
 from .compiled_programs import pieces_of
 
-COUNT = 3 * LONGEST + 7
+COUNT = 3 * MAX_SEGMENT_STEPS + 7
 
 
 class Counted:
@@ -99,7 +99,8 @@ def test_a_group_has_no_pause_so_little_of_a_run_in_it_is_compiled() -> None:
         x, expected = it.client.ids, [-value for value in expected]  # two runs, and one more op
         assert it.client.fetch(x) == expected
         steps.append(it.steps - before)
-    assert steps == [COUNT % LONGEST, LONGEST, LONGEST, LONGEST, 0, 0]  # in the first group it is cut
+    # In the first group it is cut.
+    assert steps == [COUNT % MAX_SEGMENT_STEPS, *[MAX_SEGMENT_STEPS] * 3, 0, 0]
 
 
 def test_a_run_behind_a_group_compiles_what_that_has_left() -> None:
@@ -109,7 +110,7 @@ def test_a_run_behind_a_group_compiles_what_that_has_left() -> None:
     before = it.steps
     result = it.begin()
     assert max(it.passes()) == 1
-    assert (before, it.steps) == (COUNT % LONGEST, COUNT)
+    assert (before, it.steps) == (COUNT % MAX_SEGMENT_STEPS, COUNT)
     assert it.client.fetch(result) == [1.0 if COUNT % 2 == 0 else -1.0]
 
 
@@ -125,7 +126,7 @@ def test_many_short_runs_of_a_group_are_not_all_compiled_in_it() -> None:
         assert [it.client.fetch(message.outputs[0]) for message in runs] == [[1.0], [-1.0]] * 5
         steps.append(it.steps - before)
     assert steps[0] == 0  # they run op by op first
-    assert max(steps) <= LONGEST
+    assert max(steps) <= MAX_SEGMENT_STEPS
     assert it.steps == sum(len(program.steps) for program in programs)
 
 
@@ -157,7 +158,7 @@ def test_fusions_are_found_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_value_does_not_look_at_all_that_lay_in_its_memory_before() -> None:
     """Else the time to compile a chain would grow with the square of its length."""
-    it = Counted(chain_of(LONGEST))
+    it = Counted(chain_of(MAX_SEGMENT_STEPS))
     compilers: list[Compiler] = []
 
     def compiling(program: Any, piece: Any, plans: Any, _fusions: Any, _passes: Any) -> Any:

@@ -19,7 +19,7 @@ from ...memory.replicas import may_forget
 from ...model.device_state import DeviceState
 from ...model.session import Cause, VmSession
 from ...model.tensor import Storage
-from ...placement.hints import leave
+from ...placement.hints import evict_copies
 from ...tracing.flat import Where
 from ..answering import batched, device_or_any, session_or_any
 from ..memory.holdings import PER_SLICE, add_names, maker_of, tensors
@@ -101,26 +101,26 @@ def evict(
         raise ProtocolError("nothing was chosen to evict: give names, a session or a device")
     left: Counter[tuple[DeviceState, str]] = Counter()
     freed: Counter[tuple[DeviceState, str]] = Counter()
-    chosen = list(islice(may_leave(engine, only, account, name), AT_ONCE))
+    chosen = list(islice(evictable_values(engine, only, account, name), AT_ONCE))
     for source, storage in chosen:
-        nbytes = leave(engine.residency, storage, source, Cause(session, 0))
+        nbytes = evict_copies(engine.residency, storage, source, Cause(session, 0))
         if nbytes:
-            way = (source, goes_to(storage, source))
-            left[way] += 1
-            freed[way] += nbytes
+            route = (source, destination(storage, source))
+            left[route] += 1
+            freed[route] += nbytes
     rows = [
         {"device": source.name, "to": to, "values": left[source, to], "bytes": freed[source, to]} for source, to in left
     ]
     return {"left": rows, "more": bool(rows) and len(chosen) == AT_ONCE}
 
 
-def goes_to(storage: Storage, device: DeviceState) -> str:
+def destination(storage: Storage, device: DeviceState) -> str:
     """The tier below to which a value was evicted; the next one below, if the value was dropped without a transfer."""
     tiers = device.tiers
     return next((tier for tier in tiers if tier in storage.copies), tiers[0]).name
 
 
-def may_leave(
+def evictable_values(
     engine: Engine, only: Mapping[Storage, None] | None, account: int, name: str
 ) -> Iterator[tuple[DeviceState, Storage]]:
     """(device, storage) for each value that may be evicted from a device.

@@ -15,11 +15,11 @@ from ....interpreter.programs.fusion import Fusion
 from ....interpreter.programs.passes.table import SEGMENT_PASSES
 from ....interpreter.programs.program import Program
 from .recipe import Recipe
-from .segments import SHORTEST, Piece
+from .segments import MIN_SEGMENT_STEPS, Piece
 
 # Steps of all programs in the cache, some 2 KiB each; the least recently used program is dropped first.
 CAPACITY = 1 << 14
-LARGEST = 1 << 11  # steps of a program: the digest of a larger one would delay other sessions
+MAX_PROGRAM_STEPS = 1 << 11  # the digest of a larger one would delay other sessions
 
 
 class Compiled:
@@ -40,7 +40,9 @@ class Compiled:
     def whole(self) -> bool:
         """Whether all segments are compiled."""
         pieces = self.pieces
-        return pieces is not None and all(piece.start in self.recipes for piece in pieces if len(piece) >= SHORTEST)
+        if pieces is None:
+            return False
+        return all(piece.start in self.recipes for piece in pieces if len(piece) >= MIN_SEGMENT_STEPS)
 
 
 class CompiledPrograms:
@@ -54,7 +56,7 @@ class CompiledPrograms:
     def of(self, program: Program, devices: tuple[str, ...], passes: frozenset[str] = SEGMENT_PASSES) -> Compiled:
         """The compiled parts of a program, with these passes in its segments; empty for a new program."""
         steps = max(program.weight, 1)
-        if steps > min(LARGEST, self.capacity):
+        if steps > min(MAX_PROGRAM_STEPS, self.capacity):
             return Compiled(steps)
         key = (program.digest, devices, passes & SEGMENT_PASSES)
         compiled = self.found.get(key)

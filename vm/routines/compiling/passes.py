@@ -16,7 +16,7 @@ from ....interpreter.programs.passes.table import SEGMENT_PASSES, Applied, appli
 from ....interpreter.programs.program import MOVE, Program, Step
 
 CAPACITY: Final = 1 << 14  # steps of all programs in the cache; the least recently used program is dropped first
-LARGEST: Final = 1 << 9  # steps of a program: passes take some 50 us for each, and other sessions wait meanwhile
+MAX_PROGRAM_STEPS: Final = 1 << 9  # passes take some 50 us for each step, and other sessions wait meanwhile
 
 
 class Improved(NamedTuple):
@@ -37,7 +37,7 @@ class ImprovedPrograms:
     def of(self, program: Program, passes: frozenset[str]) -> Improved:
         """The program after these passes, with its own lines."""
         chosen, steps = passes - SEGMENT_PASSES, max(program.weight, 1)
-        if not chosen or steps > min(LARGEST, self.capacity):
+        if not chosen or steps > min(MAX_PROGRAM_STEPS, self.capacity):
             return Improved(None, ())
         key = (program.digest, chosen)
         if key in self.found:

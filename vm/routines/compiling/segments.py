@@ -15,17 +15,16 @@ from ....interpreter.programs.fusion import Fusion
 from ....interpreter.programs.program import COLLECTIVES, EFFECT, HOST_CALL, MOVE, NON_OP_STEPS, PRINT, Program
 from ....interpreter.schema.opdef import DATA_DEPENDENT_SHAPE, find
 
-LONGEST = 512  # steps of a segment: its compilation takes some milliseconds, and other sessions wait meanwhile
+MAX_SEGMENT_STEPS = 512  # their compilation takes some milliseconds, and other sessions wait meanwhile
 SLICE = 1 << 11  # steps that are examined without a pause when a program is cut
-SHORTEST = 2  # steps of a segment that is worth an instruction of its own; views do not count
-# Work of a segment, in element operations: some ten milliseconds, during which the segment may occupy a stream. A
-# larger kernel is a segment of its own.
-LARGEST = 100_000_000
-# A cut inside a fusion would break it. To end after a fusion, a segment may have `BEYOND` times the work, or `LATEST`
-# steps.
-BEYOND = 4
-LATEST = LONGEST * 5 // 4
-PER_SECOND = 100 * LARGEST  # work per second
+MIN_SEGMENT_STEPS = 2  # without views; a shorter segment is not worth an instruction of its own
+# In element operations: some ten milliseconds, during which the segment may occupy a stream. A larger kernel is a
+# segment of its own.
+MAX_SEGMENT_WORK = 100_000_000
+# A cut inside a fusion would break it, so a segment may grow to these limits, to end after the fusion.
+MAX_EXTENDED_WORK = 4 * MAX_SEGMENT_WORK
+MAX_EXTENDED_STEPS = MAX_SEGMENT_STEPS * 5 // 4
+WORK_PER_SECOND = 100 * MAX_SEGMENT_WORK
 
 NO_KERNEL = {
     MOVE: "a move to a device",
@@ -77,7 +76,7 @@ def cutting(
 
 def work_of_time(seconds: float) -> int:
     """The work that takes this time."""
-    return int(seconds * PER_SECOND)
+    return int(seconds * WORK_PER_SECOND)
 
 
 def borders_of(
@@ -91,8 +90,8 @@ def borders_of(
     homes = [devices[step.device] if step.device >= 0 else -1 for step in program.steps]
     for n, work in enumerate(works):
         other = n > 0 and homes[n] != homes[n - 1]
-        ends = n - start >= LONGEST or (total > 0 and total + begun.get(n, max(work, 0)) > LARGEST)
-        late = n - start >= LATEST or total + work > BEYOND * LARGEST
+        ends = n - start >= MAX_SEGMENT_STEPS or (total > 0 and total + begun.get(n, max(work, 0)) > MAX_SEGMENT_WORK)
+        late = n - start >= MAX_EXTENDED_STEPS or total + work > MAX_EXTENDED_WORK
         if other or (ends and (late or n not in within)):
             found.add(n)
             total, start = 0, n
@@ -117,7 +116,7 @@ def cut(views: Sequence[int], alone: Collection[int], borders: Collection[int]) 
 
 def split(start: int, stop: int, views: Sequence[int]) -> Iterator[Piece]:
     """A segment of these steps, or single steps if too few of them are no views."""
-    if stop - start - views[stop] + views[start] >= SHORTEST:
+    if stop - start - views[stop] + views[start] >= MIN_SEGMENT_STEPS:
         yield range(start, stop)
     else:
         yield from (range(position, position + 1) for position in range(start, stop))

@@ -127,7 +127,7 @@ class RunningConstruct:
             state.append(self.run.new.take())
             yield (TO_DEVICE, argument, state[-1], self.routine.devices[source.device], self.where)
         try:
-            while (yield from self.goes_on(state, count)):
+            while (yield from self.runs_again(state, count)):
                 self.rounds += 1
                 before, state = state, (yield from self.block(body, state))
                 yield (RELEASE, tuple(before))
@@ -136,7 +136,7 @@ class RunningConstruct:
             raise
         return state
 
-    def goes_on(self, state: Sequence[int], count: Any) -> Generator[Message, None, bool]:
+    def runs_again(self, state: Sequence[int], count: Any) -> Generator[Message, None, bool]:
         """Whether the body runs once more. `count`: the number of rounds; None for a loop with a test."""
         run, rounds, most = self.run, self.rounds, dict(self.step.attributes).get(MAX_ITERATIONS)
         if self.step.op != WHILE and rounds >= int(count):
@@ -146,7 +146,7 @@ class RunningConstruct:
         if self.step.op == WHILE:
             program = self.step.blocks[0]
             (test,) = yield from self.block(self.blocks[0], state)
-            answer = yield from self.asked(test)
+            answer = yield from self.fetch(test)
             yield (RELEASE, (test,))
             if not value_of(answer, program.metas[program.results[0]]):
                 return False
@@ -194,9 +194,9 @@ class RunningConstruct:
         given, operand = self.given[self.head], self.step.operands[self.head]
         if operand < 0:
             return given
-        return value_of((yield from self.asked(given)), self.routine.program.metas[operand])
+        return value_of((yield from self.fetch(given)), self.routine.program.metas[operand])
 
-    def asked(self, id_: int) -> Generator[Message, None, Answer]:
+    def fetch(self, id_: int) -> Generator[Message, None, Answer]:
         """Ask for a value, and yield pauses until the answer arrives."""
         answer = self.run.engine.ask(id_, self.step.op, self.where)
         while not answer.done:

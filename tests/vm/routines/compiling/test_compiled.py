@@ -12,7 +12,7 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Location, Release
 from tensord.vm.model.linked import SessionProgram
-from tensord.vm.routines.compiling.compiled import LARGEST, Compiled, CompiledPrograms
+from tensord.vm.routines.compiling.compiled import MAX_PROGRAM_STEPS, Compiled, CompiledPrograms
 
 from ...bare_engine import Bare, Client
 from ...parts import Parts
@@ -166,7 +166,7 @@ class TestTheTable:
         assert table.of(accumulate(), CPU) is not table.of(chain_of(2), CPU)
 
     def test_keeps_nothing_of_what_is_too_large(self) -> None:
-        program = chain_of(LARGEST + 1)
+        program = chain_of(MAX_PROGRAM_STEPS + 1)
         table = CompiledPrograms()
         assert table.of(program, CPU) is not table.of(program, CPU)
         assert "digest" not in program.__dict__  # which would take long to make

@@ -12,7 +12,7 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Call
 from tensord.vm.model.linked import SessionProgram
 from tensord.vm.routines.compiling import passes
-from tensord.vm.routines.compiling.passes import LARGEST, ImprovedPrograms, crowds, lacks
+from tensord.vm.routines.compiling.passes import MAX_PROGRAM_STEPS, ImprovedPrograms, crowds, lacks
 
 from ...bare_engine import Bare, Client
 from ...programs import chain_of, link, run
@@ -96,7 +96,7 @@ class TestTheTable:
         assert [(each.name, each.changed) for each in found.applied] == [(name, False) for name in PASS_NAMES[:5]]
 
     def test_leaves_programs_alone_without_a_pass_for_them_or_that_are_too_long(self) -> None:
-        table, long = ImprovedPrograms(), chain_of(LARGEST + 1)
+        table, long = ImprovedPrograms(), chain_of(MAX_PROGRAM_STEPS + 1)
         assert table.of(Program.parse(TWICE), SEGMENT_PASSES) == (None, ())
         assert table.of(long, ALL) == (None, ())
         assert "digest" not in long.__dict__

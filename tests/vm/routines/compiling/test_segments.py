@@ -12,7 +12,7 @@ from tensord.interpreter.programs.fusion import find_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.routines.compiling.arena import ALIGNMENT, Arena
-from tensord.vm.routines.compiling.segments import LARGEST, LONGEST, Piece
+from tensord.vm.routines.compiling.segments import MAX_SEGMENT_STEPS, MAX_SEGMENT_WORK, Piece
 
 from ....each_case import each_case
 from ..compiled_programs import pieces_of
@@ -93,31 +93,33 @@ class TestPieces:
         assert cut(built("transpose", "negative")) == [range(1), range(1, 2)]
 
     def test_a_segment_has_so_many_steps_and_so_much_work_at_the_most(self) -> None:
-        assert cut(built(*["negative"] * (LONGEST + 2))) == [range(LONGEST), range(LONGEST, LONGEST + 2)]
-        assert cut(built(*["negative"] * 4), LARGEST // 2) == [range(2), range(2, 4)]
-        assert cut(built(*["negative"] * 2), 2 * LARGEST) == [range(1), range(1, 2)]
+        count = MAX_SEGMENT_STEPS + 2
+        assert cut(built(*["negative"] * count)) == [range(MAX_SEGMENT_STEPS), range(MAX_SEGMENT_STEPS, count)]
+        assert cut(built(*["negative"] * 4), MAX_SEGMENT_WORK // 2) == [range(2), range(2, 4)]
+        assert cut(built(*["negative"] * 2), 2 * MAX_SEGMENT_WORK) == [range(1), range(1, 2)]
 
     def test_a_segment_ends_before_or_behind_a_fusion_and_not_in_it(self) -> None:
         program = built("qr", *["negative"] * 3, "qr", *["abs"] * 3)
         assert [fusion.steps for fusion in find_fusions(program, least=1)] == [(1, 2, 3), (5, 6, 7)]
-        assert fused(program, LARGEST // 5) == [range(5), range(5, 8)]  # without fusions the first five, too
-        assert fused(program, LARGEST // 2) == [range(1), range(1, 4), range(4, 5), range(5, 8)]
-        assert fused(program, 2 * LARGEST)[1:3] == [range(1, 3), range(3, 4)]  # four times as much would be too much
-        long = built(*["inv"] * (LONGEST - 1), *["negative"] * 3)
-        assert fused(long) == [range(LONGEST + 2)]
+        assert fused(program, MAX_SEGMENT_WORK // 5) == [range(5), range(5, 8)]  # without fusions the first five, too
+        assert fused(program, MAX_SEGMENT_WORK // 2) == [range(1), range(1, 4), range(4, 5), range(5, 8)]
+        # Four times as much work would be too much.
+        assert fused(program, 2 * MAX_SEGMENT_WORK)[1:3] == [range(1, 3), range(3, 4)]
+        long = built(*["inv"] * (MAX_SEGMENT_STEPS - 1), *["negative"] * 3)
+        assert fused(long) == [range(MAX_SEGMENT_STEPS + 2)]
 
     def test_a_fusion_makes_a_segment_little_longer(self) -> None:
         """To compile it would take long: chains that take turns overlap everywhere."""
         builder = Builder()
         chains = [builder.parameter(SMALL), builder.parameter(SMALL)]
-        for n in range(4 * LONGEST):
+        for n in range(4 * MAX_SEGMENT_STEPS):
             chains[n % 2] = builder.op("inv" if n % 24 in (22, 11) else "negative", [chains[n % 2]])[0]
         program = builder.finish(chains)
         within = {n for each in find_fusions(program, least=1) for n in range(each.steps[0] + 1, each.steps[-1] + 1)}
-        assert len(within) > 3.9 * LONGEST
+        assert len(within) > 3.9 * MAX_SEGMENT_STEPS
         found = fused(program)
-        assert max(map(len, found)) <= 5 * LONGEST // 4
-        assert [n for piece in found for n in piece] == [*range(4 * LONGEST)]
+        assert max(map(len, found)) <= 5 * MAX_SEGMENT_STEPS // 4
+        assert [n for piece in found for n in piece] == [*range(4 * MAX_SEGMENT_STEPS)]
 
     @each_case("ops", [["transpose"], ["negative", ("negative", 1)], ["negative", "transpose"]])
     def test_the_time_grows_with_the_steps_alone(self, ops: list[Any]) -> None:

@@ -3,7 +3,7 @@
 A sequence counts if it recurs at least `OFTEN` times with no other op in between, and is not part of a routine.
 
 Cost: the gaps between the end of one op and the start of the next in which the device did not compute, since a
-routine has no such gaps. A gap does not count if it is longer than `LONGEST`, or if another instruction of the
+routine has no such gaps. A gap does not count if it is longer than `MAX_GAP`, or if another instruction of the
 session, such as a read or a transfer, ended in it, since that may be the cause. `RUN` is subtracted from each gap: a
 routine's run spends about that time on an op.
 """
@@ -22,7 +22,7 @@ from ...record import Record
 from .finding import Evidence, Finding, finding
 
 OFTEN: Final = 8
-LONGEST: Final = 1_000_000  # ns
+MAX_GAP: Final = 1_000_000  # ns
 RUN: Final = 2_000  # ns
 
 
@@ -76,4 +76,4 @@ def _gaps(evidence: Evidence, records: Sequence[Record], others: Sequence[int]) 
         end = max(end, before.finished)
         gap = evidence.exposed(record._replace(started=end, finished=max(end, record.started)))
         other = bisect_left(others, before.started) < bisect_left(others, record.started)
-        yield record, max(0, gap - RUN) if gap <= LONGEST and not other else 0
+        yield record, max(0, gap - RUN) if gap <= MAX_GAP and not other else 0

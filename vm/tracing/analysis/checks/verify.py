@@ -67,17 +67,17 @@ class Problem:
 
 def verify(trace: Records) -> list[Problem]:
     """All contradictions in a trace, those about edges first. O(n log n) in records and edges."""
-    problems = list(_duplicate_ids(trace))
+    problems = list(_check_ids(trace))
     for record, expected in replay(trace):
-        problems += _compare(trace, record, expected)
+        problems += _check_dependences(trace, record, expected)
     for record in trace.records:
-        problems += _sane(record)
+        problems += _check_status_and_times(record)
         for edge in record.edges:
-            problems += _obeyed(trace, record, edge)
-    problems += _ticks(trace)
-    problems += _unfenced(trace)
-    problems += _versions(trace)
-    problems += _insides(trace)
+            problems += _check_wait(trace, record, edge)
+    problems += _check_ticks(trace)
+    problems += _check_fences(trace)
+    problems += _check_versions(trace)
+    problems += _check_segments(trace)
     return problems
 
 
@@ -117,7 +117,7 @@ def _events(trace: Records) -> list[tuple[int, int, int]]:
     return events
 
 
-def _compare(trace: Records, record: Record, expected: dict[Key, Reason]) -> Iterator[Problem]:
+def _check_dependences(trace: Records, record: Record, expected: dict[Key, Reason]) -> Iterator[Problem]:
     recorded: set[Key] = set()
     for edge in record.edges:
         key = (edge.source, edge.copy)
@@ -140,7 +140,7 @@ def _superfluous(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[P
     if source is None and (trace.dropped or trace.before):
         return
     if source is not None and is_fence(source):
-        return  # `_unfenced` checks edges to fences
+        return  # `_check_fences` checks edges to fences
     if source is None:
         why = "the trace has no such instruction"
     elif source is record:
@@ -154,7 +154,7 @@ def _superfluous(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[P
     yield _about(ProblemKind.SUPERFLUOUS, record, edge, f"{_name(edge)} should not be there: {why}")
 
 
-def _obeyed(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[Problem]:
+def _check_wait(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[Problem]:
     """Check that the record waited as the edge says."""
     source = trace.find(edge.source)
     if source is None or source is record:
@@ -164,19 +164,19 @@ def _obeyed(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[Proble
     if record.erased and not 0 < source.erased < record.erased and not in_order:
         yield _about(ProblemKind.OVERTAKEN, record, edge, f"it was erased before #{source.id}, for which it waits")
     if edge.elided:
-        yield from _may_be_elided(record, edge, source)
+        yield from _check_elided(record, edge, source)
     elif record.started and (record.started < source.finished or source.status in LIVE):
         yield _about(ProblemKind.EARLY, record, edge, f"it started before #{source.id}, for which it waits, had ended")
 
 
-def _may_be_elided(record: Record, edge: EdgeRecord, source: Record) -> Iterator[Problem]:
+def _check_elided(record: Record, edge: EdgeRecord, source: Record) -> Iterator[Problem]:
     if traits_of(record.opcode).host_visible:
         yield _about(ProblemKind.ELIDED, record, edge, f"an edge into {record.opcode} is never elided")
     if any(operand.copy == edge.copy and operand.kind == OperandKind.MUT2 for operand in source.operands):
         yield _about(ProblemKind.ELIDED, record, edge, "an edge from a mut2 write is never elided")
 
 
-def _sane(record: Record) -> Iterator[Problem]:
+def _check_status_and_times(record: Record) -> Iterator[Problem]:
     """Check the status of a record, and the order of its times."""
     if record.status not in LIVE | FINAL:
         yield Problem(ProblemKind.STATUS, record.id, f"{record.status!a} is not a status")
@@ -188,7 +188,7 @@ def _sane(record: Record) -> Iterator[Problem]:
             yield Problem(ProblemKind.TIMES, record.id, f"it was {later} {before - after} ns before it was {earlier}")
 
 
-def _ticks(trace: Records) -> Iterator[Problem]:
+def _check_ticks(trace: Records) -> Iterator[Problem]:
     """Check that no two events share a tick, except for the erasure of an instruction that ran at admission."""
     taken: dict[int, int] = {}
     for tick, phase, index in _events(trace):
@@ -203,7 +203,7 @@ def _ticks(trace: Records) -> Iterator[Problem]:
         taken[tick] = record.id
 
 
-def _unfenced(trace: Records) -> Iterator[Problem]:
+def _check_fences(trace: Records) -> Iterator[Problem]:
     """Check that each record that depends on a launch waits for a fence, unless it follows the launch on its stream."""
     launches = LaunchProgress()
     for _tick, phase, index in _events(trace):
@@ -222,13 +222,13 @@ def _unfenced(trace: Records) -> Iterator[Problem]:
                 yield Problem(ProblemKind.UNFENCED, record.id, message, copy=copy)
 
 
-def _duplicate_ids(trace: Records) -> Iterator[Problem]:
+def _check_ids(trace: Records) -> Iterator[Problem]:
     for record in trace.records:
         if trace.find(record.id) is not record:
             yield Problem(ProblemKind.IDS, record.id, "another record has the same id")
 
 
-def _versions(trace: Records) -> Iterator[Problem]:
+def _check_versions(trace: Records) -> Iterator[Problem]:
     """Check versions, as far as they are known: what an instruction only reads has the version that was written
     last, and a run of a routine makes a new version of what it writes."""
     newest: dict[int, int] = {}
@@ -249,7 +249,7 @@ def _versions(trace: Records) -> Iterator[Problem]:
         newest |= written
 
 
-def _insides(trace: Records) -> Iterator[Problem]:
+def _check_segments(trace: Records) -> Iterator[Problem]:
     """Check the compiled segments of routines, each segment once, and the times of calls."""
     insides = Insides(trace)
     firsts: dict[tuple[int, int], int] = {}

@@ -19,7 +19,7 @@ from ...record import ArgumentRecord, BufferSliceRecord, EdgeRecord, OperandKind
 T = TypeVar("T")
 Validator: TypeAlias = Callable[[str, object], T]
 
-LARGEST: Final = 2**63 - 1
+MAX_INTEGER: Final = 2**63 - 1
 
 
 class Malformed(ValueError):  # noqa: N818 - the fault of a value; the reader adds the file and the line
@@ -28,13 +28,13 @@ class Malformed(ValueError):  # noqa: N818 - the fault of a value; the reader ad
 
 def natural(name: str, value: object) -> int:
     """An integer from 0 on. A bool is not accepted."""
-    if type(value) is not int or not 0 <= value <= LARGEST:
+    if type(value) is not int or not 0 <= value <= MAX_INTEGER:
         raise Malformed(f"{name} is {shown(value)}, not an integer from 0 to 2**63 - 1")
     return value
 
 
 def integer(name: str, value: object) -> int:
-    if type(value) is not int or not -LARGEST <= value <= LARGEST:
+    if type(value) is not int or not -MAX_INTEGER <= value <= MAX_INTEGER:
         raise Malformed(f"{name} is {shown(value)}, not an integer of 64 bits")
     return value
 
@@ -117,7 +117,7 @@ def shown(value: object) -> str:
     """An untrusted value as a text that is short enough for one line and safe for a terminal."""
     if isinstance(value, (list, tuple, dict)):
         return "an object" if isinstance(value, dict) else "an array"
-    if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+    if isinstance(value, int) and not -MAX_INTEGER <= value <= MAX_INTEGER:
         return "a larger number"
     return ascii(value[:40] if isinstance(value, str) else value)
 

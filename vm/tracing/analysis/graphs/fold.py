@@ -26,7 +26,7 @@ from .graph import Dependence, Graph
 if TYPE_CHECKING:
     from ..inside.steps import Inner
 
-SHORTEST = 3  # shorter chains are not folded
+MIN_CHAIN_LENGTH = 3  # shorter chains are not folded
 _OPS_SHOWN = 4
 
 
@@ -94,7 +94,7 @@ def took(record: Record) -> str:
 
 
 def fold(graph: Graph) -> FoldedGraph:
-    """A node for each chain of at least `SHORTEST` instructions, and for each other instruction."""
+    """A node for each chain of at least `MIN_CHAIN_LENGTH` instructions, and for each other instruction."""
     following = _links(graph)
     ahead = set(following.values())
     nodes: list[Node] = []
@@ -103,7 +103,7 @@ def fold(graph: Graph) -> FoldedGraph:
         if record.id not in ahead:
             chain = tuple(records[id_] for id_ in _chain(record.id, following))
             title = f"#{chain[0].id} to #{chain[-1].id}, a chain of {len(chain)}"
-            nodes += [Node(chain, title)] if len(chain) >= SHORTEST else [single(graph, one) for one in chain]
+            nodes += [Node(chain, title)] if len(chain) >= MIN_CHAIN_LENGTH else [single(graph, one) for one in chain]
     return _picture(graph, nodes)
 
 

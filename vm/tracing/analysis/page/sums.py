@@ -31,7 +31,7 @@ FINDINGS: Final = 50
 INSTRUCTIONS: Final = 100  # instructions of a finding
 EXPLAINED: Final = 200  # explained instructions that waited longest; as many live ones, and as many failed ones
 STEPS: Final = 100_000  # steps in the critical paths of all explanations, which take some 2 s
-LONGEST: Final = 6000  # characters of an explanation
+MAX_LENGTH: Final = 6000  # characters of an explanation
 DEPTH: Final = 3
 
 
@@ -149,4 +149,4 @@ def worth_explaining(trace: Records) -> Iterator[Record]:
 
 
 def cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n... `tensord trace why` shows the rest\n"
+    return text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}\n... `tensord trace why` shows the rest\n"

@@ -21,7 +21,7 @@ from .sums import Row, advice_on, curves, explanations, held, parties
 from .tables import PageTables, own_edges, rows_of
 
 VERSION: Final = 1
-MOST: Final = 200_000  # the most records in a view
+MAX_RECORDS: Final = 200_000  # in a view
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class DaemonState:
 
 
 def view_of(trace: Records, source: str, known: DaemonState = DaemonState()) -> Row:
-    """The view of a whole trace, or of its newest `MOST` records. `source`: where the trace comes from."""
+    """The view of a whole trace, or of its newest `MAX_RECORDS` records. `source`: where the trace comes from."""
     total = len(trace)
-    shown = on_devices(trace if total <= MOST else trace.only(trace.records[-MOST:]))
+    shown = on_devices(trace if total <= MAX_RECORDS else trace.only(trace.records[-MAX_RECORDS:]))
     graph = build(shown)
     critical = with_critical_path(shown, graph.select()).critical
     tables = PageTables(origin_of(shown))

@@ -15,7 +15,7 @@ from tensord.vm.tracing.analysis.advice.finding import Evidence, Finding, Rule
 from tensord.vm.tracing.analysis.advice.moves import the_same_again, there_and_back
 from tensord.vm.tracing.analysis.advice.reads import waits_in_the_middle
 from tensord.vm.tracing.analysis.advice.sharing import sessions_that_hold_up
-from tensord.vm.tracing.analysis.advice.small_ops import LONGEST, RUN, repeats, small_ops_that_repeat
+from tensord.vm.tracing.analysis.advice.small_ops import MAX_GAP, RUN, repeats, small_ops_that_repeat
 from tensord.vm.tracing.analysis.advice.uploads import uploads_in_loops
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.record import MetaRecord, Record
@@ -104,7 +104,7 @@ class TestSmallOps:
         assert (one.cost, one.count) == (19 * 50, 10)
 
     def test_short_and_very_long_gaps_do_not(self) -> None:
-        assert cost(small_ops_that_repeat, *self.row(RUN)) == cost(small_ops_that_repeat, *self.row(LONGEST + 1)) == 0
+        assert cost(small_ops_that_repeat, *self.row(RUN)) == cost(small_ops_that_repeat, *self.row(MAX_GAP + 1)) == 0
 
     def test_a_gap_in_which_the_session_did_something_else_does_not(self) -> None:
         step = 100 + RUN + 50

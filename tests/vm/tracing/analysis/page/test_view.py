@@ -143,7 +143,7 @@ def test_it_has_the_graph_and_the_explanations_of_the_trace(seed: int):
 
 
 def test_a_larger_trace_is_shown_from_its_newest_records_on(monkeypatch):
-    monkeypatch.setattr(view, "MOST", 3)
+    monkeypatch.setattr(view, "MAX_RECORDS", 3)
     document: Any = view_of(Trace([ran(n, n * 10, n * 10 + 5) for n in range(1, 9)]), "")
     assert [row["id"] for row in rows(document)] == [6, 7, 8]
     assert document["about"]["sampled"] == {"shown": 3, "of": 8}

@@ -2,7 +2,7 @@
 
 import {keyOf} from "./rows.js";
 
-const MOST = 40;  // edges in, and edges out
+const MAX_EDGES = 40;  // edges in, and edges out
 const APART = 60;  // the length in pixels from which an arrow is labelled with its reason
 
 // `timeline`: gives the positions of instructions (`middleOf`, `x`) and the model.
@@ -14,10 +14,10 @@ export function drawArrows(pen, timeline, ink) {
   pen.rect(left, 0, room, 1e6);
   pen.clip();
   pen.font = "10px system-ui, sans-serif";
-  for (const {source, reason, mark} of record.edges.slice(0, MOST)) {
+  for (const {source, reason, mark} of record.edges.slice(0, MAX_EDGES)) {
     arrow(pen, timeline, store.records.get(source), record, {reason, mark, colour: ink.text}, ink);
   }
-  for (const {target, reason, mark} of store.targets(record.id).slice(0, MOST)) {
+  for (const {target, reason, mark} of store.targets(record.id).slice(0, MAX_EDGES)) {
     arrow(pen, timeline, record, store.records.get(target), {reason, mark, colour: ink.muted}, ink);
   }
   pen.restore();

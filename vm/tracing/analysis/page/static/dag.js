@@ -13,7 +13,7 @@ import {colourOf} from "./theme.js";
 import {describe} from "./describe.js";
 
 const READABLE = 0.55;  // the smallest scale at which a node's text can be read
-const LEAST = 0.02, MOST = 2;
+const MIN_SCALE = 0.02, MAX_SCALE = 2;
 const NODES = 10_000;
 const LETTERS = 28, SMALL = 0.95;  // of a node's text; and the relative width of a letter of the time
 
@@ -241,7 +241,7 @@ export class Dag {
   }
 
   zoom(factor, x = this.picture.clientWidth / 2, y = this.picture.clientHeight / 2) {
-    const scale = Math.min(MOST, Math.max(LEAST, this.scale * factor));
+    const scale = Math.min(MAX_SCALE, Math.max(MIN_SCALE, this.scale * factor));
     this.x += x / this.scale - x / scale;
     this.y += y / this.scale - y / scale;
     this.scale = scale;

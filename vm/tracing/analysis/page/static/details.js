@@ -5,7 +5,7 @@ import {bytes, count, duration} from "./format.js";
 import {phases, titleOf} from "./store.js";
 import {streamOf} from "./describe.js";
 
-const MOST = 40;  // the most items in a list
+const MAX_ITEMS = 40;  // the most items in a list
 
 export class Details {
   constructor(model, source, {reveal, centre}) {
@@ -109,7 +109,7 @@ export class Details {
 
   #edges(title, edges) {
     if (!edges.length) return null;
-    const items = edges.slice(0, MOST).map(({id, reason, mark}) => {
+    const items = edges.slice(0, MAX_ITEMS).map(({id, reason, mark}) => {
       const other = this.model.store.records.get(id);
       return make("li", {}, make("span", {class: `reason-of ${mark}`}, `${reason} (${mark})`), " ", other ?
         button(titleOf(other), () => { this.model.select(id); this.reveal(other); }, {class: "link"}) :
@@ -125,7 +125,7 @@ export class Details {
     const found = record.location ? this.model.store.tensors.filter(one => one.location === record.location &&
       (!one.session || one.session === record.causedBy || one.session === record.session)) : [];
     if (!found.length) return null;
-    const items = found.slice(0, MOST).map(one =>
+    const items = found.slice(0, MAX_ITEMS).map(one =>
       make("li", {}, `${one.name || one.of}: ${bytes(one.bytes)} on ${one.where.join(", ") || "no device"}`));
     return make("section", {}, make("h3", {}, "Tensors made at its line"), make("ul", {}, ...items));
   }

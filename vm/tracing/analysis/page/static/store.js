@@ -3,7 +3,7 @@
 // A record is replaced, never changed, so a copy of the store does not change. Only records refer to texts, so texts are
 // freed with them.
 const WINDOW = 60e9;  // how much time of a live daemon is kept, in nanoseconds
-const MOST = 200_000;  // the most records that are kept
+const MAX_RECORDS = 200_000;  // the most records that are kept
 const UNSEEN = 10e9;  // after so many nanoseconds, an instruction that a live daemon no longer mentions counts as finished
 
 export class Store {
@@ -78,7 +78,7 @@ export class Store {
 
   #forget() {
     const ids = this.records.keys();
-    while (this.records.size > MOST) this.records.delete(ids.next().value);
+    while (this.records.size > MAX_RECORDS) this.records.delete(ids.next().value);
     if (!this.about.live) return;
     let newest = 0;
     for (const record of this.records.values()) newest = Math.max(newest, lastOf(record));
