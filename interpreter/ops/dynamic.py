@@ -94,7 +94,7 @@ define(
     kernel=unique_kernel,
     scratch=scratch(operands=1, elements=2),
     dynamic=True,
-    most=first_operand,
+    max_bytes=first_operand,
     work=sort_work,
     layouts=DATA_DEPENDENT,
 )
@@ -106,7 +106,7 @@ define(
     kernel=nonzero_kernel,
     scratch=positions_scratch,
     dynamic=True,
-    most=every_position,
+    max_bytes=every_position,
     work=scan_work,
     layouts=DATA_DEPENDENT,
 )
@@ -120,7 +120,7 @@ define(
     kernel=masked_select_kernel,
     scratch=partial_mask_scratch,
     dynamic=True,
-    most=first_operand,
+    max_bytes=first_operand,
     work=scan_work,
     layouts=DATA_DEPENDENT,
 )

@@ -160,7 +160,7 @@ def advanced_setitem_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, at
     whole[native] = value
 
 
-def _most_bytes(metas: Metas) -> int:
+def max_selected_bytes(metas: Metas) -> int:
     """The most bytes of the selection, as if every mask were all true.
 
     Only tensors of integers make the result larger than x.
@@ -181,7 +181,7 @@ def mask_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) ->
 
 def selection_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """As `mask_scratch`, and the selected elements before they are packed."""
-    return _most_bytes(metas) + mask_scratch(metas, outputs, attributes)
+    return max_selected_bytes(metas) + mask_scratch(metas, outputs, attributes)
 
 
 def writes_without_waiting(metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
@@ -216,8 +216,8 @@ define(
     attributes=(TENSOR_INDEX,),
     kernel=advanced_getitem_kernel,
     scratch=scratch(results=1),
-    judges=True,
-    clamps=True,
+    checks_data=True,
+    checks_late=True,
     work=_gather_work,
     layouts=gather_rule,
 )
@@ -233,7 +233,7 @@ define(
     kernel=dynamic_getitem_kernel,
     scratch=selection_scratch,
     dynamic=True,
-    most=_most_bytes,
+    max_bytes=max_selected_bytes,
     work=_gather_work,
     layouts=DATA_DEPENDENT,
 )
@@ -248,9 +248,9 @@ define(
     attributes=(TENSOR_INDEX,),
     kernel=advanced_setitem_kernel,
     scratch=mask_scratch,
-    judges=True,
-    clamps=writes_without_waiting,
-    partial=True,
+    checks_data=True,
+    checks_late=writes_without_waiting,
+    writes_part=True,
     scalars=accepts_assigned,
     work=_gather_work,
     layouts=scatter_rule,
@@ -263,7 +263,7 @@ define(
     summary="x with x[index] = value, the index being basic.",
     attributes=(INDEX,),
     kernel=setitem_kernel,
-    partial=True,
+    writes_part=True,
     layouts=chained(setitem_rule, any_parts),
 )
 define(

@@ -47,12 +47,12 @@ def in_bounds(xp: ArrayModule, positions: Array, low: int, high: int, wrong: str
     """
     if not positions.size:
         return positions
-    judge = partial(refuse_outside, low, high, wrong)
+    check = partial(refuse_outside, low, high, wrong)
     least, most = xp.min(positions), xp.max(positions)
     if LATE_CHECKS.checks is None or low >= high:  # no position is in bounds, so there is nothing to clamp to
-        judge(least, most)
+        check(least, most)
         return positions
-    LATE_CHECKS.checks.append((least, most, judge))
+    LATE_CHECKS.checks.append((least, most, check))
     limits = np.iinfo(positions.dtype.name)
     return xp.clip(positions, max(low, limits.min), min(high - 1, limits.max))
 

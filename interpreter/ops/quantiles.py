@@ -239,7 +239,7 @@ for _name, _scale in (("quantile", "in [0, 1]"), ("percentile", "in [0, 100]")):
         attributes=(AXIS, KEEPDIMS, Attribute("method", choice(*METHODS), "linear")),
         kernel=_quantile_kernel(_name),
         scratch=scratch(operands=2, results=4),
-        judges=True,
+        checks_data=True,
         work=selection_work,
         scalars=lambda _value, _metas, _attributes: None,
         needs=("sort", "take", "moveaxis"),

@@ -368,8 +368,8 @@ _define_gather = partial(
     dtypes=(ANY, INTEGER),
     scratch=gather_scratch,
     work=gather_work,
-    judges=True,
-    clamps=True,
+    checks_data=True,
+    checks_late=True,
 )
 _define_gather(
     name="take",

@@ -39,7 +39,7 @@ def _define_unique(name: str, results: tuple[str, ...], scratch: Scratch, summar
         positions = (a.astype(np.int64, copy=False).reshape(shape) for a, shape in zip(rest, shapes, strict=True))
         return (values, *positions)
 
-    def most(metas: Metas) -> int:
+    def max_bytes(metas: Metas) -> int:
         x = tensor_meta(metas)  # at most all its elements are distinct
         return x.nbytes + x.size * len(results) * 8
 
@@ -52,7 +52,7 @@ def _define_unique(name: str, results: tuple[str, ...], scratch: Scratch, summar
         kernel=kernel,
         scratch=scratch,
         dynamic=True,
-        most=most,
+        max_bytes=max_bytes,
         work=sort_work,
         needs=("unique",),
         layouts=DATA_DEPENDENT,

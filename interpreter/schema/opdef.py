@@ -6,7 +6,7 @@ the virtual machine and the devices work from the definition.
 The kernel is written once, against an array module `xp` (NumPy or CuPy). Two forms:
 
 - `ufunc="add"`: the array module's own function of that name, called as `xp.add(*inputs, *outputs)`;
-- `kernel=f`: called as `f(xp, inputs, outputs, attributes)`, but for empty outputs only if it `judges`. It fills
+- `kernel=f`: called as `f(xp, inputs, outputs, attributes)`, but for empty outputs only if it `checks_data`. It fills
   `outputs` (packed or strided arrays of exactly the inferred metas), or, for an op with pending outputs (`dynamic`),
   gets `outputs == ()` and returns the arrays; then its attributes also hold `room`: the device's memory in bytes, which
   a result must not exceed.
@@ -65,7 +65,7 @@ Work: TypeAlias = Callable[[Metas, OutputMetas, Attributes], int]
 # TypeError/ValueError/OverflowError.
 ScalarCheck: TypeAlias = Callable[[int, Metas, Attributes], None]
 # The most bytes that the results of a `dynamic` op can take, from the metas of its operands.
-Most: TypeAlias = Callable[[Metas], int]
+MaxBytes: TypeAlias = Callable[[Metas], int]
 # The bytes that a kernel uses at its peak besides its operands and results: (operand metas, output metas, attributes).
 Scratch: TypeAlias = Callable[[Metas, OutputMetas, Attributes], int]
 # Makes a kernel for NumPy arrays of these metas only, or returns None: (operand metas, output metas, attributes).
@@ -122,13 +122,14 @@ class OpDef:
         the same bits for a row whatever rows are beside it; 0 if not.
     :param total: No data of valid operands make the kernel raise, so a call may be omitted if its result is not needed.
         Or a function that says for which operands this holds.
-    :param partial: With `out=`, the op writes only a part of that tensor, which must be its first input, too.
+    :param writes_part: With `out=`, the op writes only a part of that tensor, which must be its first input, too.
     :param dynamic: The outputs' metas may be pending until the kernel has run (OneFlow's `mut2`).
+    :param max_bytes: The most bytes that the results of a `dynamic` op can take; admission plans so many for them.
     :param bounded: `work` bounds the op's time, so the scheduler's thread may run it if it is small.
-    :param judges: The kernel refuses some data (such as a position out of bounds). It is called even if the results are
-        empty, so it must not loop over axes, which may have any size.
-    :param clamps: If the device reports such data late, the kernel continues with other data (see `ops.positions`), so
-        it never reads values. Or a function that says for which operands this holds.
+    :param checks_data: The kernel refuses some data (such as a position out of bounds). It is called even if the
+        results are empty, so it must not loop over axes, which may have any size.
+    :param checks_late: On a device that reports refused data late, the kernel does not wait for its check, but
+        continues with clamped data (see `ops.positions`). Or a function that says for which operands this holds.
     :param scratch: The memory of the kernel's temporaries, if that may be more than `UNCOUNTED_BYTES` bytes.
     :param direct: Makes a function that does the same as the kernel with fewer Python calls, for some operands on the
         host: most ops are small, and a Python call takes as long as a hundred elements.
@@ -156,12 +157,12 @@ class OpDef:
     pointwise: bool | Property = False
     rows: Rows | None = None
     total: bool | Property = False
-    partial: bool = False
+    writes_part: bool = False
     dynamic: bool = False
-    most: Most | None = None
+    max_bytes: MaxBytes | None = None
     bounded: bool = True
-    judges: bool = False
-    clamps: bool | Property = False
+    checks_data: bool = False
+    checks_late: bool | Property = False
     view: View | None = None
     work: Work | None = None
     scratch: Scratch | None = None
@@ -190,11 +191,11 @@ class OpDef:
         if self.dynamic:
             return DATA_DEPENDENT_SHAPE
         found = (text for start, text in _HOST_READERS.items() if any(path.startswith(start) for path in self.needs))
-        return next(found, "it checks its data before it continues" if self.judges else "")
+        return next(found, "it checks its data before it continues" if self.checks_data else "")
 
     def reports_late(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
         """Whether a device may report refused data after the kernel has run. False for pending operands."""
-        return self.judges and holds(self.clamps, metas, attributes)
+        return self.checks_data and holds(self.checks_late, metas, attributes)
 
     def never_raises(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
         """Whether no data make the kernel raise. False for pending operands, which may still be refused."""
@@ -272,7 +273,7 @@ class OpDef:
         """
         found = 0 if self.scratch is None else self.scratch(metas, outputs, attributes)
         found = max(found, least)
-        if aliased and not (self.elementwise or self.partial):  # `storing_at_end`
+        if aliased and not (self.elementwise or self.writes_part):  # `storing_at_end`
             found += sum(m.nbytes for m in outputs if m is not None)
         return found if found > UNCOUNTED_BYTES else 0
 
@@ -303,10 +304,10 @@ class OpDef:
             raise MetadataError(f"{self.name} has no kernel for devices of the kind {kind}", op=self.name)
         if self.dynamic:
             return with_attributes(kernel, xp, count, {**attributes, "room": room})
-        run = (with_attributes if self.judges else unless_empty)(kernel, xp, count, attributes)
+        run = (with_attributes if self.checks_data else unless_empty)(kernel, xp, count, attributes)
         if not aliased or self.elementwise:
             return run
-        return storing_at_end_if_shared(run, xp, count) if self.partial else storing_at_end(run, xp, count)
+        return storing_at_end_if_shared(run, xp, count) if self.writes_part else storing_at_end(run, xp, count)
 
     def is_ufunc(self, metas: Metas) -> bool:  # noqa: ARG002 - corrections.CorrectedUfunc uses them
         """Whether the array module's ufunc alone computes the op for these operands."""

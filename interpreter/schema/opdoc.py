@@ -53,7 +53,7 @@ def description_of(op: OpDef) -> Description:
         "dynamic": op.dynamic,
         "view": op.view is not None,
         "elementwise": op.elementwise,
-        "partial": op.partial,
+        "partial": op.writes_part,
         "composite": op.compose is not None,
         "ufunc": op.ufunc,
         "needs": list(op.needs),

@@ -224,7 +224,7 @@ def bytes_beside(plan: Plan) -> int:
 
 def updates(plan: Plan, instruction: Instruction, target: VmTensor) -> bool:
     """Whether the write keeps a part of the target's value; a write from another tensor replaces the whole value."""
-    first = instruction.inputs[0] if plan.op.partial else None
+    first = instruction.inputs[0] if plan.op.writes_part else None
     return type(first) is Binding and first.tensor is target
 
 

@@ -75,7 +75,7 @@ class Plan(WorkPlan):
         self.output: Any = outputs[0] if len(outputs) == 1 else None  # the meta of a single result
         known = tuple([meta for meta in metas if meta is not None])
         self.work = 0 if self.pending else op.estimate(known, outputs, dict(attributes))
-        most = op.most(known) if op.most is not None and not self.pending else 0
+        most = op.max_bytes(known) if op.max_bytes is not None and not self.pending else 0
         self.most = most if most <= device.backend.limit else 0  # otherwise the data decide whether they fit
         call = KernelCall(op, dict(attributes), metas, outputs, self.in_place, self.work)
         self.kernel, self.scratch = bind(device, call)
@@ -157,7 +157,7 @@ def results_of(
 
 def runs_at_once(op: OpDef) -> bool:
     """Whether small calls may run at admission, where the failure of one of several results could not be reported."""
-    return op.prompt and op.outputs == 1 and op.view is None and not op.partial
+    return op.prompt and op.outputs == 1 and op.view is None and not op.writes_part
 
 
 def key_of(

@@ -1,8 +1,8 @@
 """Range checks of integers that number classes or rows.
 
 On the host, a number out of range raises. On a device, its row of the result becomes NaN instead, since reading a value
-from a device waits until the stream is empty. (Ops with `judges` are launched where they may wait: see `positions`.) No
-kernel ever indexes with a number out of range, with which it would read another array's memory.
+from a device waits until the stream is empty. (Ops with `checks_data` are launched where they may wait: see
+`positions`.) No kernel ever indexes with a number out of range, with which it would read another array's memory.
 """
 
 from __future__ import annotations

@@ -56,6 +56,6 @@ def test_parts_are_those_of_the_whole(evaluate_several, make, assert_same, shape
 def test_all_results_are_pending_and_bounded(name, count, infer):
     x = Meta.of((10,), "int16")
     assert infer(name, x) == (None,) * count
-    most = find(name).most
-    assert most
-    assert most((x,)) == 10 * 2 + (count - 1) * 10 * 8
+    max_bytes = find(name).max_bytes
+    assert max_bytes
+    assert max_bytes((x,)) == 10 * 2 + (count - 1) * 10 * 8

@@ -54,7 +54,7 @@ OPS = (
         kernel=twice,
         dynamic=True,
         scratch=scratch,
-        most=lambda metas: metas[0].nbytes if isinstance(metas[0], Meta) else 0,
+        max_bytes=lambda metas: metas[0].nbytes if isinstance(metas[0], Meta) else 0,
     ),
 )
 

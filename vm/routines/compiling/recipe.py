@@ -203,7 +203,7 @@ class Compiler:
         if new is None:
             return None
         call = KernelStep(position, plan, plan.kernel, (*inputs, new), (reads,), (step.first,), plan.work)
-        if not (plan.op.partial and step.operands[0] == target):
+        if not (plan.op.writes_part and step.operands[0] == target):
             return [call]
         filled = call._replace(kernel=fill, arguments=(old, new), reads=((target,),))
         return [filled, call._replace(arguments=(new, *inputs[1:], new))]

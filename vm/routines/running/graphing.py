@@ -202,7 +202,7 @@ def moving_in(recipe: Recipe, slots: Collection[int]) -> Iterable[Moving]:
         for position, argument in enumerate(call.arguments):
             if not isinstance(argument, int) and argument.slot != ARENA and argument.slot in slots:
                 written = position >= first
-                yield Moving(index, position, not written or call.plan.op.partial, written)
+                yield Moving(index, position, not written or call.plan.op.writes_part, written)
 
 
 def is_pending(call: Any) -> bool:
