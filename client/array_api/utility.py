@@ -1,4 +1,8 @@
-"""Utility functions: tests of truth, and differences along an axis."""
+"""The array API standard's chapter "Utility Functions": `all`, `any` and `diff`, methods of `Namespace`.
+
+Each method issues the op of its name, which checks the arguments. Operands of an op are tensors, so `diff` sends the
+operands that are given, and two attributes that say which ones these are.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ Axes: TypeAlias = int | tuple[int, ...] | None
 
 
 class Utility(Functions):
-    """all, any, diff."""
+    """Tests of truth, and differences along an axis."""
 
     def all(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Whether all elements along the axes (None: all axes) are true.
@@ -37,6 +41,6 @@ class Utility(Functions):
         These two have the shape of x except along the axis, and a dtype that promotes with x's. ValueError for other
         shapes and negative `n`, IndexError for an axis that x does not have.
         """
-        joined = [end for end in (prepend, append) if end is not None]
-        given = {"prepend": prepend is not None, "append": append is not None}
-        return self._call("diff", x, *joined, axis=axis, n=n, **given)
+        ends = [end for end in (prepend, append) if end is not None]
+        is_given = {"prepend": prepend is not None, "append": append is not None}
+        return self._call("diff", x, *ends, axis=axis, n=n, **is_given)

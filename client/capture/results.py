@@ -1,7 +1,16 @@
-"""From a run's results to a value as the captured function returned it.
+"""Turns the results of a program's run into a value of the structure that the captured function returned.
 
-The value may nest results of the run, arguments, captured tensors, numbers of the program, and objects that are the
-same in each run. A `Node` describes the value; `maker` turns the description into a function that makes it.
+`CapturedResults` describes the returned value as a tree of `Node`s (`interpreter/programs/convention`); `maker` makes
+the function that builds such a value after each run. The leaves of the tree:
+
+- a symbolic tensor or number: an argument, a result or a number of the program. A tensor that occurs several times is
+  one result of the program. A NumPy scalar has its present value, and is then a part of the routine's key.
+- any other object, tensors from outside of the capture included: the same object in each run. When a routine
+  is published, `linking/linked_routine.portable` replaces these tensors by the program's captured tensors.
+
+Two callers use `maker`. A routine rebuilds the containers of its own function (`like`), such as instances of its
+dataclasses. A linked routine may come from another process, whose classes are unknown here, so it builds named tuples
+and `SimpleNamespace`s with the same fields.
 """
 
 from __future__ import annotations
@@ -36,13 +45,14 @@ from .symbolic import SymbolicTensor
 if TYPE_CHECKING:
     from .capture import Capture
 
-# (a run's results, its tensors, the numbers of the program) -> the returned value
+# (the program's results, the tensors given as arguments, the program's numbers by slot) -> the returned value
 Make: TypeAlias = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Any]
 NOT_RUN_YET = (GeneratorType, CoroutineType, AsyncGeneratorType)  # objects whose code runs after the capture
 
 
 class CapturedResults:
-    """A captured function's result: `make` makes it for a run, which returns `variables`; `node` describes it."""
+    """What a captured function returned. `variables`: the program's variables that a run has to return; `node`: the
+    description; `make`: the function that builds the value from these results."""
 
     def __init__(self, capture: Capture, value: Any) -> None:
         self.variables: list[int] = []
@@ -58,9 +68,9 @@ class CapturedResults:
             return (
                 ArgumentSlot(NUMBER, value._symbol.number) if value._symbol.is_scalar else Fixed(value._symbol.fixed())
             )
-        found = None if is_fixed(value) else members(value)
-        if found is not None:
-            return nested(value, found, [self._node(each) for _, each in found])
+        inside = None if is_fixed(value) else members(value)
+        if inside is not None:
+            return nested(value, inside, [self._node(member) for _, member in inside])
         if isinstance(value, NOT_RUN_YET):
             message = f"a routine must return tensors, numbers or containers of these, not {type(value).__name__}"
             raise located(CaptureError(f"{message}, whose code would run after the capture has ended"))
@@ -77,20 +87,23 @@ class CapturedResults:
 
 
 def is_fixed(value: Any) -> bool:
-    """Return whether the value is a tensor from outside of the capture, the same in each run."""
+    """Return whether the value is a tensor from outside of the capture, the same object in each run."""
     if type(value) is GlobalTensor:
         return not any(type(part) is SymbolicTensor for part in value._parts)
     return is_plain_tensor(value)
 
 
 def maker(node: Node, like: Any = None, captured: Sequence[Tensor] = ()) -> Make:
-    """A function that makes the described value, with containers like `like`, or plain ones."""
+    """A function that makes the described value, with containers of the classes in `like`, or plain ones.
+
+    `like`: the value that the captured function returned. `captured`: the program's captured tensors.
+    """
     if isinstance(node, Fixed):
         value = node.value
         return lambda *_: value
     if isinstance(node, Nested):
-        inside = [each for _, each in members(like) or ()] if like is not None else [None] * len(node.members)
-        makers = [maker(member, each, captured) for member, each in zip(node.members, inside, strict=True)]
+        inside = [member for _, member in members(like) or ()] if like is not None else [None] * len(node.members)
+        makers = [maker(member, value, captured) for member, value in zip(node.members, inside, strict=True)]
         return container(node, like, makers)
     slot = node.slot
     if node.what == PARAMETER:
@@ -113,8 +126,8 @@ def container(node: Nested, like: Any, makers: Sequence[Make]) -> Make:
 
 
 def builder(node: Nested) -> Callable[[list[Any]], Any]:
-    """A function that builds a container from its members. Classes of other programs are unknown here; fields are
-    not."""
+    """A function that builds a plain container from its members: without the class, which may belong to another
+    program, but with its fields."""
     names = node.names
     if node.kind == GLOBAL:
         return partial(of_published, node.label)

@@ -21,10 +21,10 @@ from ..sharing.names import listed_names
 from ..tensor.tensor import Tensor
 from ..waiting.procedures import of, side_by_side
 from ..waiting.steps import Awaiting, Steps
-from .facet import ClusterFacet, on_node
+from .facet import ClusterFacet, on_node, open_cores
 from .moving import brought
 from .names import grouped, located_on, split
-from .order import open_cores, rest_of
+from .order import rest_of
 from .routing import checked, first_name
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The base of the classes with the methods of a cluster session.
+"""The base of the classes with the methods of a cluster session, and what these methods share.
 
 It runs the steps of a method, for threads and for event loops. The cluster's gate is the lock of these steps, as the
 outbox is in a session on one machine.
@@ -6,14 +6,16 @@ outbox is in a session on one machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...interpreter.errors import TensordError
 from ..core.core import Core
+from ..session.parts import Parts
 from ..session.session import Session
 from ..waiting.on_loop import on_loop
-from ..waiting.steps import Awaiting, Steps, on_thread
+from ..waiting.steps import Awaiting, LongWork, Steps, on_thread
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -40,6 +42,13 @@ def on_node(core: Core) -> Session:
     found = object.__new__(Session)
     found._core = core  # type: ignore[assignment]
     return found
+
+
+def open_cores(cluster: Cluster, nodes: Collection[str] | None = None) -> Steps[list[Parts]]:
+    """Open the sessions of these nodes, or of all; returns their cores, without nodes that cannot be reached."""
+    cluster.check_open()
+    found: list[Parts] = yield LongWork(partial(cluster.open_all, nodes))
+    return [core for core in found if nodes is None or core.node in nodes]
 
 
 def all_or_raise(results: Iterable[T | TensordError]) -> list[T]:

@@ -15,8 +15,8 @@ from ..session.parts import Parts
 from ..sharing.names import AT_ONCE, PAUSE, listed_names
 from ..waiting.procedures import of, side_by_side
 from ..waiting.steps import Awaiting, Pause, Steps
-from .facet import ClusterFacet, all_or_raise
-from .order import is_over_nodes, open_cores
+from .facet import ClusterFacet, all_or_raise, open_cores
+from .order import is_over_nodes
 
 if TYPE_CHECKING:
     from .cluster import Cluster

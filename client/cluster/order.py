@@ -1,9 +1,16 @@
-"""Flush, sync, fetch and cancel on all nodes, as methods of a cluster session."""
+"""Program order, as methods of a cluster session: flush, sync, fetch, cancel and restart on all nodes.
+
+These methods concern the sessions that are open; none of them opens the session of another node. A wait asks all nodes
+before it waits for the first one, and waits for the others also if one fails; then it raises the first error. A timeout
+is for the whole call.
+
+Each part of a wait runs under the lock of its node's outbox, or under the cluster's gate if it concerns several nodes;
+`side_by_side` takes pairs of the owner of that lock and the procedure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from functools import partial
+from collections.abc import Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +25,11 @@ from ..global_tensors.values import fetching_all, value
 from ..locations.locations import located
 from ..requests.answers import seconds
 from ..session.order import making_room
-from ..session.parts import Parts, listed
+from ..session.parts import listed
 from ..tensor.tensor import Tensor
 from ..transport.replies import Reply
 from ..waiting.procedures import side_by_side
-from ..waiting.steps import Awaiting, LongWork, Steps, Within
+from ..waiting.steps import Awaiting, Steps, Within
 from .facet import ClusterFacet, all_or_raise
 
 if TYPE_CHECKING:
@@ -39,7 +46,7 @@ class ClusterOrder(ClusterFacet):
 
     def flush_async(self) -> Awaiting[None]:
         """`await session.flush_async()`: send all unsent messages, and wait until there is room for more."""
-        return self._awaitable(making_rooms(self._cluster))
+        return self._awaitable(flushing(self._cluster))
 
     def sync(self, timeout: float | None = None, *, durable: bool = False) -> int:
         """Wait until everything issued before has ended, on all nodes; see `Session.sync`.
@@ -71,11 +78,17 @@ class ClusterOrder(ClusterFacet):
             core.cancellation.restart()
 
 
-def making_rooms(cluster: Cluster) -> Steps[None]:
+def flushing(cluster: Cluster) -> Steps[None]:
+    """`flush` on each node, with room for more messages afterwards."""
     yield from side_by_side((core.outbox, making_room(core)) for core in cluster.cores())
 
 
 def syncing(cluster: Cluster, timeout: float | None, *, durable: bool) -> Steps[int]:
+    """The number of failed instructions on all nodes.
+
+    The first error of an answer is raised, else the loss of a node that has ended meanwhile. Values of durable names
+    are waited for last.
+    """
     began, limit = monotonic(), seconds("sync", timeout)
     cluster.check_open()
     asked = [(core, core.answers.ask_to_sync()) for core in cluster.cores()]
@@ -103,15 +116,18 @@ def rest_of(began: float, limit: float | None) -> float | None:
 
 
 def fetching(cluster: Cluster, tensors: Iterable[Tensor]) -> Steps[list[NDArray[Any]]]:
+    """The arrays in the order of the tensors. The tensors of one node are fetched by one procedure, and so are all
+    tensors over several nodes."""
     if not isinstance(tensors, Iterable):
         raise located(MetadataTypeError(f"fetch: takes a list of tensors, not {type(tensors).__name__}"))
     wanted = [own(cluster, tensor) for tensor in tensors]
+    owners: list[Any] = [cluster.gate if is_over_nodes(tensor) else tensor._core for tensor in wanted]
     groups: dict[Any, list[Tensor]] = {}
-    for tensor in wanted:
-        groups.setdefault(cluster.gate if is_over_nodes(tensor) else tensor._core, []).append(tensor)
-    found = all_or_raise((yield from side_by_side(fetch_at(each, some) for each, some in groups.items())))
-    values = {each: iter(arrays) for each, arrays in zip(groups, found, strict=True)}
-    return [next(values[cluster.gate if is_over_nodes(tensor) else tensor._core]) for tensor in wanted]
+    for owner, tensor in zip(owners, wanted, strict=True):
+        groups.setdefault(owner, []).append(tensor)
+    fetched = all_or_raise((yield from side_by_side(fetching_group(owner, group) for owner, group in groups.items())))
+    values = {owner: iter(arrays) for owner, arrays in zip(groups, fetched, strict=True)}
+    return [next(values[owner]) for owner in owners]
 
 
 def is_over_nodes(tensor: Any) -> bool:
@@ -119,12 +135,12 @@ def is_over_nodes(tensor: Any) -> bool:
     return type(tensor) is GlobalTensor and tensor.placement.spans
 
 
-def fetch_at(where: Any, tensors: list[Any]) -> tuple[Any, Steps[list[NDArray[Any]]]]:
-    """The owner of the lock, and the procedure that fetches tensors of one node's core, or of tensors over several
-    nodes."""
-    if isinstance(where, Core):
-        return where.outbox, fetching_all(where, tensors)
-    return where, fetching_over_nodes(where, tensors)
+def fetching_group(owner: Any, tensors: list[Any]) -> tuple[Any, Steps[list[NDArray[Any]]]]:
+    """The owner of the lock, and the procedure that fetches the tensors. `owner`: the core of the tensors' node, or the
+    gate for tensors over several nodes."""
+    if isinstance(owner, Core):
+        return owner.outbox, fetching_all(owner, tensors)
+    return owner, fetching_over_nodes(owner, tensors)
 
 
 def fetching_over_nodes(gate: Any, tensors: list[Any]) -> Steps[list[NDArray[Any]]]:
@@ -133,16 +149,9 @@ def fetching_over_nodes(gate: Any, tensors: list[Any]) -> Steps[list[NDArray[Any
 
 
 def own(cluster: Cluster, tensor: Any) -> Tensor:
-    """The tensor, if it belongs to the session, on any node, and was not released."""
+    """The tensor; raises an error if it does not belong to the cluster session, on any node, or was released."""
     if not isinstance(tensor, Tensor):
         raise located(MetadataTypeError(f"expected a tensor, got {type(tensor).__name__}; use asarray"))
     if tensor._core.cluster is not cluster:
         raise located(foreign(tensor))
     return tensor._living()
-
-
-def open_cores(cluster: Cluster, nodes: Collection[str] | None = None) -> Steps[list[Parts]]:
-    """The cores of these nodes, or of all, that can be reached."""
-    cluster.check_open()
-    found: list[Parts] = yield LongWork(partial(cluster.open_all, nodes))
-    return [core for core in found if nodes is None or core.node in nodes]

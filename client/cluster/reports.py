@@ -12,8 +12,7 @@ from ..locations.locations import located
 from ..session.reports import counting
 from ..waiting.procedures import side_by_side
 from ..waiting.steps import Awaiting, Steps
-from .facet import ClusterFacet
-from .order import open_cores
+from .facet import ClusterFacet, open_cores
 from .traces import tracing
 
 if TYPE_CHECKING:

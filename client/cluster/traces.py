@@ -13,7 +13,7 @@ from ...interpreter.errors import TensordError
 from ..session.parts import Parts
 from ..waiting.procedures import of, side_by_side
 from ..waiting.steps import LongWork, Steps
-from .order import open_cores
+from .facet import open_cores
 
 if TYPE_CHECKING:
     from .cluster import Cluster

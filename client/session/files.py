@@ -1,4 +1,10 @@
-"""Files of tensors, and checkpoints, as methods of a session."""
+"""Methods of a session that read and write files of tensors (`load`, `save`) and checkpoints.
+
+Only the arguments are prepared here; `files/loading`, `files/saving` and `files/checkpoints` have the procedures, as
+steps: the plain form takes the steps on the calling thread, the `_async` form on the event loop. `checkpoint` has one
+form, since it never waits: what it returns can be waited for and awaited. The same methods of a cluster session are in
+`client/cluster`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +39,8 @@ class Files(Facet):
 
         The first op that needs a tensor reads it, straight to its device; a tensor whose memory was needed for other
         values is read again. So the file has to stay unchanged, or be replaced as a whole: if the file is written to
-        meanwhile, its tensors fail with FileError. See docs/files.md. Source: Glow's deferred weights.
+        meanwhile, its tensors fail with FileError. See docs/files.md. Source: Glow (a compiler for
+        neural networks), deferred weights.
 
         :param path: The file.
         :param names: The names of the tensors; all of the file by default.

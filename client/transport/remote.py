@@ -45,7 +45,7 @@ from .interface import FORKED
 from .link import END_EVENTS, LINGER_MS, DealerSocket
 from .memory import DaemonMemory
 from .outgoing import OutgoingBatches
-from .reconnecting import RETRY, Reconnection
+from .reconnecting import FIRST_PATIENCE, Reconnection
 from .replies import Reply
 from .socket_lock import PolledBell, SocketLock
 
@@ -346,7 +346,7 @@ class RemoteTransport:
 
     def _pause(self, awake: bool) -> float:
         if self._outgoing.away:
-            return RETRY
+            return FIRST_PATIENCE
         return self._flush.nap if awake else DOZE_INTERVAL
 
     def _sleep_or_read(self, timeout: float | None) -> None:

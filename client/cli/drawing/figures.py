@@ -1,4 +1,8 @@
-"""Readable numbers: bytes, durations, thousands. Every table uses them."""
+"""Numbers as text for the command line's tables and messages: counts, bytes, durations, rates, shapes, times.
+
+An amount that is not known yet is `?`. Amounts have at most three digits before a larger unit is used: hence the bounds
+59.5 and 999.5, from which the text would be rounded to `60 s` and `1e+03`. Scripts get the plain numbers (`--json`).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,9 @@ from typing import Any
 
 from ....interpreter.types import sizes
 
-_SHORT = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0))
-_LONG = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+# The units of a duration, with their seconds: below a minute one unit is shown, from a minute on two.
+_BELOW_A_MINUTE = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0))
+_FROM_A_MINUTE = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def count(number: float) -> str:
@@ -18,7 +23,7 @@ def count(number: float) -> str:
 
 
 def some(text: Callable[[Any], str], amount: Any) -> str:
-    """The text of the amount; empty for 0 and None."""
+    """`text(amount)`, for a cell of a table that stays empty if the amount is 0 or None."""
     return text(amount) if amount else ""
 
 
@@ -35,10 +40,10 @@ def size(nbytes: int | None) -> str:
 def duration(seconds: float) -> str:
     """`12 us`, `1.5 s`, `2 min 5 s`, `3 h 20 min`, `4 d 2 h`."""
     if seconds < 59.5:
-        unit, length = next(((u, n) for u, n in _SHORT if seconds < 999.5 * n), _SHORT[-1])
+        unit, length = next(((u, n) for u, n in _BELOW_A_MINUTE if seconds < 999.5 * n), _BELOW_A_MINUTE[-1])
         return f"{seconds / length:.3g} {unit}" if seconds else "0 s"
     whole = round(seconds)
-    for (unit, length), (smaller, step) in pairwise(_LONG):
+    for (unit, length), (smaller, step) in pairwise(_FROM_A_MINUTE):
         if whole >= length:
             rest = whole % length // step
             return f"{whole // length} {unit} {rest} {smaller}" if rest else f"{whole // length} {unit}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tensord.client.transport.reconnecting import LONGEST_RETRY, RETRY, Reconnection
+from tensord.client.transport.reconnecting import FIRST_PATIENCE, LONGEST_PATIENCE, Reconnection
 
 LEASE, BELL, RECEIVED = 30.0, 7, 12
 
@@ -62,11 +62,18 @@ def test_each_attempt_says_hello_with_the_token_on_a_new_connection(reconnection
 def test_attempts_get_twice_the_time_up_to_a_limit_until_one_succeeds(reconnection: Reconnection) -> None:
     reconnection.begin(0.0)
     assert reconnection.is_due(0.0)
-    assert waits(reconnection, 0.0, 6) == [RETRY, 2 * RETRY, 4 * RETRY, 8 * RETRY, LONGEST_RETRY, LONGEST_RETRY]
+    assert waits(reconnection, 0.0, 6) == [
+        FIRST_PATIENCE,
+        2 * FIRST_PATIENCE,
+        4 * FIRST_PATIENCE,
+        8 * FIRST_PATIENCE,
+        LONGEST_PATIENCE,
+        LONGEST_PATIENCE,
+    ]
     reconnection.succeeded()
     reconnection.begin(50.0)
     assert reconnection.is_due(50.0)
-    assert waits(reconnection, 50.0, 1) == [RETRY]
+    assert waits(reconnection, 50.0, 1) == [FIRST_PATIENCE]
 
 
 def test_it_gives_up_when_the_lease_is_over_and_says_what_stood_in_the_way(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tensord.client.waiting import on_loop
+from tensord.client.waiting import message_room
 from tensord.vm import machine as machine_module
 
 from ...behaviours.looking_inside import WAIT, assert_sound, held, machine_of
@@ -22,7 +22,7 @@ WINDOW = 64
 
 async def looking(session: Any, instead_of: Any = None) -> Any:
     """Wait until a task of this loop looks for room; what it keeps while it looks."""
-    looking: Any = on_loop._looking
+    looking: Any = message_room._polls
     loop = asyncio.get_running_loop()
     while (found := looking.get(session._core.outbox, {}).get(loop)) in (None, instead_of):  # noqa: ASYNC110
         await asyncio.sleep(0)  # a step of the other tasks
@@ -164,7 +164,7 @@ def test_a_loop_that_is_closed_leaves_nothing_behind(session, monkeypatch):
                 wait._log_destroy_pending = False  # type: ignore[attr-defined]
             del wait, waits
         gc.collect()
-        assert not any(on_loop._looking.values())
+        assert not any(message_room._polls.values())
     assert asyncio.run(flushed(session))
     assert_sound(session)
 
@@ -187,7 +187,7 @@ def test_another_task_looks_where_the_one_that_did_is_cancelled(session, monkeyp
         await asyncio.wait_for(asyncio.gather(*others), WAIT)
 
     asyncio.run(main())
-    assert not any(on_loop._looking.values())
+    assert not any(message_room._polls.values())
 
 
 async def flushed(session: Any) -> bool:
