@@ -94,8 +94,9 @@ def key_of(record: Record) -> Key:
 
 
 def by_op_and_line(records: Iterable[Record]) -> dict[Key, StatsRow]:
-    """The sums per op and line, without releases."""
+    """The sums per op and line, without releases and instructions that never finished, whose time is unknown."""
     groups: dict[Key, list[Record]] = defaultdict(list)
     for record in filter(is_shown, records):
-        groups[key_of(record)].append(record)
+        if record.finished:
+            groups[key_of(record)].append(record)
     return {key: row(key[0], some) for key, some in groups.items()}

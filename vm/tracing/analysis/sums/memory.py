@@ -12,7 +12,7 @@ are those when the trace was taken.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import groupby, pairwise
@@ -198,8 +198,8 @@ def samples_of(trace: Records, device: str, lifetimes: Iterable[CopyLifetime]) -
 
 def measured(trace: Records, device: str) -> list[tuple[int, Record]]:
     """The records that measured the memory in use, with the times, in the order of time."""
-    points = ((got_memory(r), r) for r in trace.records if r.device == device and r.used and r.finished)
-    return sorted(points, key=lambda point: (point[0], point[1].used))
+    points = ((got_memory(r), r) for r in trace.records if r.device == device and r.used)
+    return sorted((point for point in points if point[0]), key=lambda point: (point[0], point[1].used))
 
 
 def changes_of(lifetimes: Iterable[CopyLifetime]) -> list[tuple[int, int]]:
@@ -224,11 +224,14 @@ def lifetimes_of(trace: Records) -> Iterator[CopyLifetime]:
     """The copies that were in memory during the trace, with their lifetimes."""
     begun: dict[int, CopyLifetime] = {}
     ended: dict[int, int] = {}
+    unmade: set[int] = set()  # copies whose writer has not received memory
     for record in trace.records:
         when = record.finished or trace.until
         for copy, _kind, _version in record.operands:
             ended[copy] = max(ended.get(copy, 0), when)
-        for lifetime in (*found(record), *made(record)):
+        if not got_memory(record):
+            unmade.update(written(record))
+        for lifetime in (*(one for one in found(record) if one.copy not in unmade), *made(record)):
             begun.setdefault(lifetime.copy, lifetime)
     for one in trace.memory.holdings:
         maker = begun.pop(one.copy, None)
@@ -246,30 +249,34 @@ def until_taken_over(trace: Records, lifetimes: list[CopyLifetime]) -> list[Copy
     that end with a record and are as large as one of its results have passed their memory on.
     """
     ends = {lifetime.copy: lifetime for lifetime in lifetimes}
+    last = {copy: record.id for record in trace.records for copy, _, _ in record.operands}
+    last |= dict.fromkeys((holding.copy for holding in trace.memory.holdings), 0)  # these still have their memory
     for device in trace.devices:
         explained = 0
         changes = changes_of(lifetime for lifetime in lifetimes if lifetime.device == device)  # sorted, so a heap
         for time, record in measured(trace, device):
             while changes and changes[0][0] <= time:
                 explained += heappop(changes)[1]
-            for lifetime in list(taken_over(record, ends, explained - record.used)):
+            ending = {
+                copy: ends[copy]
+                for copy, kind, _ in record.operands
+                if kind == OperandKind.CONST
+                and copy in ends
+                and (ends[copy].end == record.finished if record.finished else last[copy] == record.id)
+            }
+            for lifetime in list(taken_over(record, ending.values(), explained - record.used)):
                 ends[lifetime.copy] = lifetime._replace(end=time - 1)
                 explained -= lifetime.nbytes
                 heappush(changes, (lifetime.end + 1, lifetime.nbytes))  # cancels the change at its former end
     return [ends[lifetime.copy] for lifetime in lifetimes]
 
 
-def taken_over(record: Record, ends: Mapping[int, CopyLifetime], excess: int) -> Iterator[CopyLifetime]:
-    """The operands that have passed their memory on to a result, together at most `excess` bytes."""
+def taken_over(record: Record, ending: Iterable[CopyLifetime], excess: int) -> Iterator[CopyLifetime]:
+    """Of the operands that end with a record, those that have passed their memory on to a result, together at most
+    `excess` bytes."""
     results = [lifetime.nbytes for lifetime in made(record)]
-    for copy in dict.fromkeys(copy for copy, kind, _ in record.operands if kind == OperandKind.CONST):
-        lifetime = ends.get(copy)
-        if (
-            lifetime is not None
-            and lifetime.end == record.finished
-            and lifetime.nbytes in results
-            and lifetime.nbytes <= excess
-        ):
+    for lifetime in ending:
+        if lifetime.nbytes in results and lifetime.nbytes <= excess:
             results.remove(lifetime.nbytes)
             excess -= lifetime.nbytes
             yield lifetime
@@ -286,13 +293,12 @@ def found(record: Record) -> Iterator[CopyLifetime]:
 
 
 def made(record: Record) -> Iterator[CopyLifetime]:
-    """The copies that a record wrote, if it has run."""
+    """The copies that a record writes, if it has received memory for them."""
     traits = traits_of(record.opcode)
-    if not record.started or not record.outputs or traits.category == "release":
+    if not got_memory(record) or not record.outputs or traits.category == "release":
         return
     device = record.op.partition("->")[2] or record.device  # a transfer to the host runs on the device's stream
-    written = [copy for copy, kind, _ in record.operands if kind in {OperandKind.MUT, OperandKind.MUT2}]
-    for copy, meta in zip(written, record.outputs, strict=False):
+    for copy, meta in zip(written(record), record.outputs, strict=False):
         if nbytes(meta):
             where = (record.op or record.opcode, record.caused_by, record.location)
             yield CopyLifetime(
@@ -300,9 +306,14 @@ def made(record: Record) -> Iterator[CopyLifetime]:
             )
 
 
+def written(record: Record) -> list[int]:
+    """The copies that a record writes."""
+    return [copy for copy, kind, _ in record.operands if kind in {OperandKind.MUT, OperandKind.MUT2}]
+
+
 def got_memory(record: Record) -> int:
-    """When the results received memory: at dispatch to a stream; on the driving thread just before the kernel; and
-    after the kernel if their size depends on data."""
+    """When the results received memory, 0 if they have none: at dispatch to a stream; on the driving thread just
+    before the kernel; and after the kernel if their size depends on data."""
     if any(kind == OperandKind.MUT2 for _, kind, _ in record.operands):
-        return record.finished
+        return record.started and record.finished
     return record.started if record.stream.endswith("/control") else record.dispatched

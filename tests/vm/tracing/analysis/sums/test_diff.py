@@ -36,6 +36,14 @@ class TestDiff:
         assert (change.slower, change.more) == (-500, 900)
         assert change.slower + change.more == change.after.total - change.before.total
 
+    def test_an_instruction_that_had_not_finished_is_not_a_fast_one(self) -> None:
+        ended = [ran(1, 100, 200, op="a"), ran(2, 200, 300, op="b")]
+        live = [*ended[:1], ran(3, 200, 0, op="a"), ran(4, 200, 0, op="b", started=0)]
+        assert [(one.op, one.kind, one.slower, one.more) for one in diff(live, ended)] == [
+            ("b", "new", 0, 100),
+            ("a", "both", 0, 0),
+        ]
+
     def test_a_line_is_the_same_after_an_edit_above(self) -> None:
         before = [ran(1, 10, 20, op="a", location="t.py:3 in f"), ran(2, 20, 30, op="b", location="t.py:4 in f")]
         after = [ran(1, 10, 30, op="a", location="t.py:8 in f"), ran(2, 40, 41, op="b", location="t.py:9 in f")]

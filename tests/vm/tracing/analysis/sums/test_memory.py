@@ -144,6 +144,25 @@ class TestBetweenMeasurements:
         trace = Trace(chain, devices=["cpu:0"], taken=100, memory=Memory({"cpu:0": 0}, ()))
         assert {stay.end for stay in until_taken_over(trace, list(lifetimes_of(trace)))} == {40}
 
+    def test_instructions_that_wait_in_their_stream_have_made_their_results(self):
+        """3 and 4 have not started; the result of each takes over the memory of the one before it. 5 has no memory."""
+        live = {"inputs": KIB, "started": 0, "finished": 0, "stream": "cpu:0/compute0", "dispatched": 30}
+        chain = [
+            made(1, 1, 10, 20, used=1024, op="upload"),
+            made(2, 2, 30, 40, (1, "const"), inputs=KIB, used=2048),
+            made(3, 3, 30, 0, (2, "const"), used=2048, op="mul", **live),
+            made(4, 4, 30, 0, (3, "const"), used=2048, op="sub", **live),
+            made(5, 5, 30, 0, (4, "const"), op="div", **(live | {"dispatched": 0})),
+            made(6, 6, 30, 0, (5, "const"), op="neg", **(live | {"dispatched": 0})),
+        ]
+        held = Holding(1, "cpu:0", 1024, "upload", 1, "", ())
+        (cpu,) = memory(Trace(chain, devices=["cpu:0"], taken=100, memory=Memory({"cpu:0": 2048}, (held,))))
+        assert (cpu.peak, cpu.other) == (2048, 0)
+        assert [(one.copy, one.op, one.begin, one.end) for one in cpu.standing] == [
+            (1, "upload", 10, 100),
+            (4, "sub", 30, 100),
+        ]
+
     def test_what_the_next_measurement_finds_was_there_before(self):
         """Copy 1 has no use after 20, and yet its memory was there at 500: a replica, for example."""
         assert self.curve(made(1, 1, 10, 20, used=1024), made(2, 2, 500, 510, used=2048))[1] == (21, 1024)
