@@ -693,12 +693,13 @@ def test_replies_that_nobody_acknowledges_are_bounded(attack: Callable[..., RawC
     client.batch([SIGNATURE, 1, "ones", {"shape": [MIB // 2]}, [], "cpu:0", None], [CALL, 1, [], [1], 0, 0])
     for request in range(1, 11):
         client.batch([FETCH, 1, request, 0, 0])
-    answered = 0
+    client.answer(1)
+    answered = 1
     with suppress(TimeoutError):
         while True:
             client.answer(answered + 1, timeout=0.3)
             answered += 1
-    assert 0 < answered < 10
+    assert answered < 10
     client.send([ACK, client.received])
     client.answer(answered + 1)
     client.send([BYE])

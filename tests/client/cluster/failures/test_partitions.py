@@ -20,7 +20,7 @@ from tensord.interpreter.wire.node_messages import Send
 from ....daemon import Daemon
 from ....streams.links.tcp.proxy import Proxy
 from ..nodes import Keyed
-from .room import LINKS, SETTINGS
+from .room import SETTINGS, SILENCE, links
 
 LIMIT = 20.0  # seconds until a test that hangs fails
 
@@ -32,7 +32,7 @@ class Divided:
     def __init__(self, home: Path) -> None:
         self._undo = ExitStack()
         self.durable = home / "durable"
-        self.daemons = daemons = self._undo.enter_context(Keyed(home, SETTINGS, LINKS))
+        self.daemons = daemons = self._undo.enter_context(Keyed(home, SETTINGS, links(SILENCE)))
         daemons.start("node0")
         self.old: Daemon = daemons.start("node1", durable=self.durable)
         member = daemons.members["node1"]
