@@ -214,7 +214,7 @@ class Engine:
         if self.pending:
             self.handle_pending()
         if self._due:
-            self.admission.durable.checkpoints.keep_those_who_wait()
+            self.admission.durable.checkpoints.serve_waiting()
         if self.held and (session is None or session in self.held):
             self.go_on_with_a_run()
         if self.running:

@@ -119,24 +119,24 @@ def transfer_of(first: bytes, step: int) -> bytes:
     return ((int.from_bytes(first) + step) % (1 << 8 * len(first))).to_bytes(len(first))
 
 
-def launching_nodes(asked: ResolvedRequest) -> list[str]:
+def launching_nodes(resolved: ResolvedRequest) -> list[str]:
     """The nodes whose devices take part in a launch, in the order of their names."""
-    return sorted(nodes_of((), tuple(asked.devices)))
+    return sorted(nodes_of((), tuple(resolved.devices)))
 
 
-def transfers(asked: ResolvedRequest) -> int:
+def transfers(resolved: ResolvedRequest) -> int:
     """The number of names that a request needs, whichever way it is carried out."""
-    return max(count_of(asked.collective), VALUES_PER_LAUNCH * len(launching_nodes(asked)))
+    return max(count_of(resolved.collective), VALUES_PER_LAUNCH * len(launching_nodes(resolved)))
 
 
-def is_launchable(asked: ResolvedRequest, homes: Sequence[str]) -> bool:
+def is_launchable(resolved: ResolvedRequest, homes: Sequence[str]) -> bool:
     """Return whether a library can carry it out. The tensor of a broadcast has to be on one of its devices."""
-    given = asked.collective
-    return bool(calls_of(given)) and (given.kind is not CollectiveKind.BROADCAST or homes[0] in asked.devices)
+    given = resolved.collective
+    return bool(calls_of(given)) and (given.kind is not CollectiveKind.BROADCAST or homes[0] in resolved.devices)
 
 
-def digest_of(asked: ResolvedRequest) -> bytes:
+def digest_of(resolved: ResolvedRequest) -> bytes:
     """32 bytes that differ if the nodes were told to compute different things."""
-    kind, inputs, *rest = asked.collective
-    described = (str(kind), [meta.plain for meta in inputs], rest, asked.devices, asked.request.library)
+    kind, inputs, *rest = resolved.collective
+    described = (str(kind), [meta.plain for meta in inputs], rest, resolved.devices, resolved.request.library)
     return sha256(repr(described).encode()).digest()

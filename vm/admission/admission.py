@@ -145,11 +145,11 @@ class Admission(Handlers):
         if self.scheduler.launching:
             self.scheduler.fences.fence_all()
         try:
-            found = self.answer(session, message.what, message.arguments)
+            answer = self.answer(session, message.what, message.arguments)
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "query")
             return
-        session.reply(request, found, None)
+        session.reply(request, answer, None)
 
 
 def within_limits(handler: Handler) -> Handler:

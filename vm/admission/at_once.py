@@ -76,17 +76,17 @@ def elided_edges(read: Sequence[Copy], written: Sequence[Copy]) -> tuple[Any, ..
 
     `read` and `written` are the copies that the launch uses, before `begin_write` gives them their next versions.
     """
-    seen, found = set(), ()  # type: tuple[set[Copy], tuple[Any, ...]]
+    seen, edges = set(), ()  # type: tuple[set[Copy], tuple[Any, ...]]
     for copy in read:
         if copy.writer is not None and copy not in seen:
             seen.add(copy)
-            found += (copy.writer.id, Reason.RAW, copy.id, True)
+            edges += (copy.writer.id, Reason.RAW, copy.id, True)
     for copy in written:
         if copy.writer is not None and copy not in read:
-            found += (copy.writer.id, Reason.WAW, copy.id, True)
+            edges += (copy.writer.id, Reason.WAW, copy.id, True)
         for reader in copy.readers or ():
-            found += (reader.id, Reason.WAR, copy.id, True)
-    return found
+            edges += (reader.id, Reason.WAR, copy.id, True)
+    return edges
 
 
 def note_launched(launches: Launches, used: Iterable[Copy], written: Iterable[Copy]) -> None:

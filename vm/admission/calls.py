@@ -169,15 +169,15 @@ def donated_inputs(
     """The input copies whose memory the result may take over at dispatch."""
     if not released or plan.in_place or not plan.forward:
         return ()
-    found = []
+    donated = []
     for position in plan.forward:
         if released >> position & 1:
             tensor = session.tensors[inputs[position]]
             storage = tensor.storage
             copy = storage.copies.get(plan.device)
             if copy is not None and dies_with_call(tensor, snapshots.get(storage, 0)):
-                found.append(copy)
-    return tuple(found)
+                donated.append(copy)
+    return tuple(donated)
 
 
 def handles_released(plan: Plan, inputs: Sequence[Any], released: int) -> int:
@@ -202,14 +202,14 @@ def check_counts(plan: Plan, inputs: Sequence[Any], outputs: Sequence[int]) -> N
 
 def check_metas(plan: Plan, operands: Sequence[Any], targets: Sequence[VmTensor]) -> bool:
     """Check a call's operands against its signature. Are metas pending, to be checked once they are known?"""
-    found = [(value.meta if isinstance(value, VmTensor) else type(value)) for value in operands]
-    found += [target.meta for target in targets]
-    for meta, wanted in zip(found, (*plan.metas, *plan.outputs), strict=False):
+    metas = [(value.meta if isinstance(value, VmTensor) else type(value)) for value in operands]
+    metas += [target.meta for target in targets]
+    for meta, wanted in zip(metas, (*plan.metas, *plan.outputs), strict=False):
         if meta is not wanted and meta is not None and wanted is not None:
             raise ProtocolError(
                 f"{plan.label}: an operand is {show_meta(meta)}, but the signature's {show_meta(wanted)}"
             )
-    return None in found
+    return None in metas
 
 
 def show_meta(meta: OperandMeta) -> str:

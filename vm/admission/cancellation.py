@@ -199,15 +199,15 @@ def written_now(live: Iterable[Instruction]) -> set[Storage] | None:
 
     They cannot if a tensor got a new storage since: its copy stays in the old storage, which others may hold.
     """
-    found: set[Storage] = set()
+    written: set[Storage] = set()
     for instruction in live:
         for binding in written_by(instruction):
             if binding.copy.current:
                 storage = binding.tensor.storage
                 if binding.copy not in storage.current():
                     return None
-                found.add(storage)
-    return found
+                written.add(storage)
+    return written
 
 
 def held_alone(session: VmSession, among: Collection[Storage] | None) -> set[Copy]:

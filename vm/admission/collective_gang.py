@@ -32,13 +32,13 @@ from .quotas import check_offers
 
 
 def library_of(
-    asked: ResolvedRequest, homes: Sequence[str], devices: Mapping[int, DeviceState]
+    resolved: ResolvedRequest, homes: Sequence[str], devices: Mapping[int, DeviceState]
 ) -> CollectiveLibrary | None:
     """The library that the message names; None if it names none. MetadataError if a device here lacks the library."""
-    kind, wanted = asked.collective.kind, asked.request.library
+    kind, wanted = resolved.collective.kind, resolved.request.library
     if not wanted:
         return None
-    if not devices or not is_launchable(asked, homes):
+    if not devices or not is_launchable(resolved, homes):
         raise MetadataError(f"{kind}: {wanted} does not carry this out", op=kind)
     library, *others = {device.backend.library for device in devices.values()}
     if others or library is None or library.version != wanted:
@@ -55,14 +55,14 @@ class GangGroup(LaunchedGroup):
         scheduler: Scheduler,
         residency: Residency,
         cause: Cause,
-        asked: ResolvedRequest,
+        resolved: ResolvedRequest,
         devices: Mapping[int, DeviceState],
         inputs: Mapping[int, Binding],
         library: CollectiveLibrary,
         meeting: Meeting,
         turns: Turns,
     ) -> None:
-        super().__init__(scheduler, residency, cause, asked, devices, inputs, library)
+        super().__init__(scheduler, residency, cause, resolved, devices, inputs, library)
         self.meeting = meeting
         self.turns = turns
 

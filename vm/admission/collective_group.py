@@ -64,7 +64,7 @@ class CollectiveGroup:
         scheduler: Scheduler,
         residency: Residency,
         cause: Cause,
-        asked: ResolvedRequest,
+        resolved: ResolvedRequest,
         devices: Mapping[int, DeviceState],
         inputs: Mapping[int, Binding],
         schedule: Schedule | None = None,
@@ -72,12 +72,12 @@ class CollectiveGroup:
         self.scheduler = scheduler
         self.residency = residency
         self.cause = cause
-        self.request, self.given = asked.request, asked.collective
-        self.flat = asked.collective.flat
+        self.request, self.given = resolved.request, resolved.collective
+        self.flat = resolved.collective.flat
         self.devices = devices
         self.inputs = inputs
-        self.algorithm, self.steps = schedule or schedule_of(asked.collective)
-        self.limit = int(asked.request.timeout * 1e9)  # nanoseconds for each instruction
+        self.algorithm, self.steps = schedule or schedule_of(resolved.collective)
+        self.limit = int(resolved.request.timeout * 1e9)  # nanoseconds for each instruction
         self.number = scheduler.ids + 1
         self.results: dict[int, Binding] = {}
         self.tokens: dict[tuple[int, int], Copy] = {}
@@ -168,14 +168,14 @@ class CollectiveGroup:
         """Copy a chunk to a temporary value on `host`, which may be the chunk's own device; `drop` releases it."""
         binding, region, flat = self.binding(source), source.region, self.flat
         staged, device = self.scratch(region, host), binding.copy.device
-        backend, here = device.backend, device is host
-        copy_out = flipped(backend.copy) if here else backend.copy_out
+        backend, same_device = device.backend, device is host
+        copy_out = flipped(backend.copy) if same_device else backend.copy_out
         instruction = self.new_instruction(Opcode.MOVE, label, host)
         instruction.inputs, instruction.outputs = (binding,), (staged,)
         instruction.reads, instruction.writes = (binding.copy, *self.tokens_read(source)), (staged.copy,)
         instruction.kernel = lambda array, target: copy_out(part(array, region, flat), target)
-        stream = backend.copy_stream(StreamKind.P2P if here else StreamKind.D2H)
-        self.send(instruction, stream, 0 if here else nbytes, StepEnd(device, stream.kind))
+        stream = backend.copy_stream(StreamKind.P2P if same_device else StreamKind.D2H)
+        self.send(instruction, stream, 0 if same_device else nbytes, StepEnd(device, stream.kind))
         return staged
 
     def scratch(self, region: Region, device: DeviceState) -> Binding:

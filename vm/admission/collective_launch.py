@@ -32,13 +32,13 @@ WHOLE_REGION: Final = whole(())  # the region of a token, which stands for the w
 
 
 def library_of(
-    asked: ResolvedRequest, tensors: Sequence[VmTensor], devices: Sequence[DeviceState]
+    resolved: ResolvedRequest, tensors: Sequence[VmTensor], devices: Sequence[DeviceState]
 ) -> CollectiveLibrary | None:
     """The library that can carry out the collective; None if the devices do not share a library that supports it."""
     library = devices[0].backend.library
     if library is None or any(device.backend.library is not library for device in devices):
         return None
-    given = asked.collective
+    given = resolved.collective
     if given.kind is CollectiveKind.BROADCAST and tensors[0].home is not devices[given.root]:
         return None
     return library if calls_of(given) else None
@@ -52,13 +52,13 @@ class LaunchedGroup(CollectiveGroup):
         scheduler: Scheduler,
         residency: Residency,
         cause: Cause,
-        asked: ResolvedRequest,
+        resolved: ResolvedRequest,
         devices: Mapping[int, DeviceState],
         inputs: Mapping[int, Binding],
         library: CollectiveLibrary,
     ) -> None:
-        super().__init__(scheduler, residency, cause, asked, devices, inputs)
-        self.names = asked.devices
+        super().__init__(scheduler, residency, cause, resolved, devices, inputs)
+        self.names = resolved.devices
         self.library = library
         self.algorithm, self.steps = library.name, ()
 

@@ -61,21 +61,23 @@ class CollectiveHandler:
             check_inputs(message)
             check_ranks(message.kind, len(message.inputs), len(outputs), len(self.scheduler.devices))
             tensors = [known_tensor(tensor_of(session, id_)) for id_ in message.inputs]
-            asked = asked_by(message, tensors, self.scheduler.devices)
-            devices = [device_of(self.scheduler.devices, name) for name in asked.devices]
-            metas = asked.collective.outputs()
-            if GroupAtOnce(self.scheduler, self.residency, cause, asked, tensors, devices, metas).run(outputs):
+            resolved = resolve_message(message, tensors, self.scheduler.devices)
+            devices = [device_of(self.scheduler.devices, name) for name in resolved.devices]
+            metas = resolved.collective.outputs()
+            if GroupAtOnce(self.scheduler, self.residency, cause, resolved, tensors, devices, metas).run(outputs):
                 return
-            library = library_of(asked, tensors, devices)
-            bound = self.bind(cause, asked.collective, tensors, devices, metas, launched=library is not None)
+            library = library_of(resolved, tensors, devices)
+            bound = self.bind(cause, resolved.collective, tensors, devices, metas, launched=library is not None)
         except TensordError as error:
             self.refuse(cause, message, error, metas, devices)
             return
         ranks, inputs = dict(enumerate(devices)), dict(enumerate(bound))
         if library is not None:
-            group: CollectiveGroup = LaunchedGroup(self.scheduler, self.residency, cause, asked, ranks, inputs, library)
+            group: CollectiveGroup = LaunchedGroup(
+                self.scheduler, self.residency, cause, resolved, ranks, inputs, library
+            )
         else:
-            group = CollectiveGroup(self.scheduler, self.residency, cause, asked, ranks, inputs)
+            group = CollectiveGroup(self.scheduler, self.residency, cause, resolved, ranks, inputs)
         group.admit(outputs, metas)
 
     def bind(
@@ -125,7 +127,7 @@ class CollectiveHandler:
         self.scheduler.tell(session, error)
 
 
-def asked_by(message: Collective, tensors: Sequence[VmTensor], known: Collection[str]) -> ResolvedRequest:
+def resolve_message(message: Collective, tensors: Sequence[VmTensor], known: Collection[str]) -> ResolvedRequest:
     """The request of a message, checked. `known`: the names of the machine's devices."""
     devices = [own_name(name, known) for name in message.devices]
     homes, metas = [tensor.home.name for tensor in tensors], [tensor.meta for tensor in tensors]

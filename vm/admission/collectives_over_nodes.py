@@ -65,7 +65,7 @@ class Participation(NamedTuple):
     node that the client means; `inputs`, `ranks`: the numbers of the inputs and results on this node.
     """
 
-    asked: ResolvedRequest
+    resolved: ResolvedRequest
     homes: tuple[str, ...]
     node: str
     first: bytes
@@ -76,7 +76,7 @@ class Participation(NamedTuple):
     @property
     def whole(self) -> tuple[Given, tuple[str, ...], tuple[str, ...], str]:
         """The arguments of `part_of` and `part_to_do`, which compute this node's part."""
-        return self.asked.collective, self.homes, tuple(self.asked.devices), self.node
+        return self.resolved.collective, self.homes, tuple(self.resolved.devices), self.node
 
 
 class CollectivesOverNodes:
@@ -100,16 +100,16 @@ class CollectivesOverNodes:
             mine = self.participation_of(message)
             refuse_cancelled(session)
             check_new(session, message.outputs)
-            metas = mine.asked.collective.outputs()
+            metas = mine.resolved.collective.outputs()
             devices = self.devices_of(message, mine)
-            library = library_of(mine.asked, mine.homes, devices)
+            library = library_of(mine.resolved, mine.homes, devices)
             bound = self.bind(cause, message, mine, devices, launched=library is not None)
             group: CollectiveGroup
             if library is None:
                 group = GroupOverNodes(self, cause, mine, devices, bound)
             else:
                 engine, meeting = (self.here.scheduler, self.here.residency), self.meeting(mine, self.link_to)
-                group = GangGroup(*engine, cause, mine.asked, devices, bound, library, meeting, self.turns)
+                group = GangGroup(*engine, cause, mine.resolved, devices, bound, library, meeting, self.turns)
         except TensordError as error:
             self.here.refuse(cause, message, error, [metas[rank] for rank in devices], list(devices.values()))
             if mine is not None:
@@ -126,10 +126,10 @@ class CollectivesOverNodes:
             metas = [as_meta(one) for one in message.metas]
         except (TypeError, ValueError, KeyError, TensordError):
             raise MetadataError(f"{message.kind}: an input's meta is malformed", op=message.kind) from None
-        asked = resolve_over_nodes(message.kind, message.homes, metas, message.devices, message.attributes)
-        homes, meant = tuple(message.homes), incarnations_of(message, asked)
-        inputs, ranks = own_of(homes, node), own_of(asked.devices, node)
-        return Participation(asked, homes, node, message.transfer, meant, inputs, ranks)
+        resolved = resolve_over_nodes(message.kind, message.homes, metas, message.devices, message.attributes)
+        homes, meant = tuple(message.homes), incarnations_of(message, resolved)
+        inputs, ranks = own_of(homes, node), own_of(resolved.devices, node)
+        return Participation(resolved, homes, node, message.transfer, meant, inputs, ranks)
 
     def devices_of(self, message: Collective, mine: Participation) -> dict[int, DeviceState]:
         """The devices of this node's ranks; MetadataError if the message has other inputs or outputs than the part."""
@@ -139,7 +139,7 @@ class CollectivesOverNodes:
                 f"and {len(mine.inputs)} for {len(mine.ranks)} are named",
                 op=message.kind,
             )
-        return {rank: device_of(self.here.scheduler.devices, mine.asked.devices[rank]) for rank in mine.ranks}
+        return {rank: device_of(self.here.scheduler.devices, mine.resolved.devices[rank]) for rank in mine.ranks}
 
     def bind(
         self,
@@ -151,7 +151,7 @@ class CollectivesOverNodes:
         launched: bool = False,
     ) -> dict[int, Binding]:
         """This node's inputs, on their homes; MetadataError if a home or meta is not the one in the request."""
-        given, tensors = mine.asked.collective, []
+        given, tensors = mine.resolved.collective, []
         for number, id_ in zip(mine.inputs, message.inputs, strict=True):
             tensor = known_tensor(tensor_of(cause.session, id_))
             check_named(tensor, mine.homes[number], given.inputs[number])
@@ -163,8 +163,8 @@ class CollectivesOverNodes:
 
     def withdraw(self, mine: Participation, error: TensordError) -> None:
         """Tell the other nodes that this node does not take part."""
-        if mine.asked.request.library:
-            if mine.ranks and is_launchable(mine.asked, mine.homes):  # otherwise each node refuses by itself
+        if mine.resolved.request.library:
+            if mine.ranks and is_launchable(mine.resolved, mine.homes):  # otherwise each node refuses by itself
                 self.meeting(mine, self.link_if_there).withdraw(error)
             return
         for task in part_to_do(*mine.whole).tasks:
@@ -184,7 +184,7 @@ class CollectivesOverNodes:
 
     def meeting(self, mine: Participation, link_to: Callable[[Participation, str], NodeLink | None]) -> Meeting:
         """The meeting in which this node and the others agree to launch."""
-        meeting = Meeting(launching_nodes(mine.asked), mine.node, mine.first, digest_of(mine.asked), {})
+        meeting = Meeting(launching_nodes(mine.resolved), mine.node, mine.first, digest_of(mine.resolved), {})
         links = {other: link for other in meeting.others if (link := link_to(mine, other)) is not None}
         return meeting._replace(links=links)
 
@@ -208,7 +208,7 @@ class GroupOverNodes(CollectiveGroup):
     ) -> None:
         here, part = admission.here, part_of(*mine.whole)
         schedule = Schedule(part.algorithm, part.steps)
-        super().__init__(here.scheduler, here.residency, cause, mine.asked, devices, inputs, schedule)
+        super().__init__(here.scheduler, here.residency, cause, mine.resolved, devices, inputs, schedule)
         self.transfers = admission.transfers
         self.first, self.node, self.tasks = mine.first, mine.node, part.tasks
         self.received = 0  # chunks so far; each may wait for the earlier ones, so its time limit grows
@@ -334,12 +334,12 @@ def own_of(names: Sequence[str], node: str) -> list[int]:
     return [number for number, name in enumerate(names) if node_of(name) == node]
 
 
-def incarnations_of(message: Collective, asked: ResolvedRequest) -> dict[str, int]:
+def incarnations_of(message: Collective, resolved: ResolvedRequest) -> dict[str, int]:
     """The incarnation of each node that the client means; empty if the message has none.
 
     MetadataError if there are more or fewer incarnations than nodes.
     """
-    nodes = nodes_of(tuple(message.homes), tuple(asked.devices))
+    nodes = nodes_of(tuple(message.homes), tuple(resolved.devices))
     if message.incarnations and len(message.incarnations) != len(nodes):
         raise MetadataError(
             f"{message.kind}: {len(message.incarnations)} incarnations for {len(nodes)} nodes", op=message.kind

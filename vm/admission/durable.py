@@ -88,13 +88,13 @@ class Durable:
         if not (directory.durable or bound):
             return None
         given = [name for kind, *fields in messages if kind == UNPUBLISH for name in fields[0]]
-        gone = (
+        dropped = (
             *directory.families.named(given, directory.names)[0],
             *[name for names in (bound, *published) for name in directory.families.replaced(names, directory.names)],
         )
-        unbound = {name for name in gone if name in directory.durable}
-        found = (session.tensors.get(id_) for kind, *fields in messages for id_ in ids_written(session, kind, fields))
-        tensors = {tensor for tensor in found if tensor is not None and tensor in directory.lasting}
+        unbound = {name for name in dropped if name in directory.durable}
+        written = (session.tensors.get(id_) for kind, *fields in messages for id_ in ids_written(session, kind, fields))
+        tensors = {tensor for tensor in written if tensor is not None and tensor in directory.lasting}
         return DurableState({tensor: (tensor.storage, tensor.storage.version) for tensor in tensors}, bound, unbound)
 
     def note_changed(self, watched: DurableState) -> None:
@@ -126,8 +126,8 @@ class Durable:
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "restore")
             return
-        asked = RestoreRequest(self, session, names, request)
-        self.on_disk(session, partial(look, path, number, frozenset(names), deep=deep), asked)
+        end = RestoreRequest(self, session, names, request)
+        self.on_disk(session, partial(look, path, number, frozenset(names), deep=deep), end)
 
     def on_disk(self, session: VmSession, kernel: Callable[[], Any], end: InstructionEnd) -> None:
         """Run `kernel` on the store's thread for files."""
@@ -172,13 +172,13 @@ class RestoreRequest(InstructionEnd):
 
     def retired(self, done: Instruction) -> None:
         """Restore one piece, then queue the next one behind the work that has arrived meanwhile."""
-        found, done.results = done.results, None
+        results, done.results = done.results, None
         if done.error is not None:
             self.fail(done.error)
             return
         try:
             if self.restoring is None:
-                self.restoring = self.durable.restoring(found, self.names)
+                self.restoring = self.durable.restoring(results, self.names)
             if self.restoring.go_on():
                 self.durable.on_disk(self.session, nothing, self)
             else:

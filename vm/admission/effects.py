@@ -110,58 +110,58 @@ class EffectHandlers:
         the signals. So it waits for the reads by WAW edges, and their errors do not doom it: errors follow RAW edges.
         """
         _, _, callback, request, location, _, again, *_ = message
-        found: list[Any] = [None] * len(tensors)
+        values: list[Any] = [None] * len(tensors)
         cause = Cause(session, location)
-        signals = tuple(self.look(cause, tensor, host, found, n) for n, tensor in enumerate(tensors))
+        signals = tuple(self.look(cause, tensor, host, values, n) for n, tensor in enumerate(tensors))
         instruction = self.scheduler.new_instruction(session, Opcode.HOST_CALL, "effect", host, location)
         instruction.reads, instruction.writes = (link,), (link, *signals)
         instruction.on_control = True
         if callback is not None:
-            instruction.kernel = lambda: call_back(callback, found)
+            instruction.kernel = lambda: call_back(callback, values)
         nbytes = sum(map(bytes_of, tensors))
-        instruction.on_end = TolerantEnd(session, request, None if callback else found, nbytes, again=again)
+        instruction.on_end = TolerantEnd(session, request, None if callback else values, nbytes, again=again)
         self.scheduler.admit(instruction)
 
-    def look(self, cause: Cause, tensor: VmTensor, host: DeviceState, found: list[Any], n: int) -> Copy:
-        """Read a value, or its error, into `found[n]`, and return the signal that is written afterwards."""
+    def look(self, cause: Cause, tensor: VmTensor, host: DeviceState, values: list[Any], n: int) -> Copy:
+        """Read a value, or its error, into `values[n]`, and return the signal that is written afterwards."""
         instruction = self.accesses.reading(
             cause.session, tensor, self.accesses.readable(tensor), "fetch", cause.location, at_once=False
         )
         signal = self.residency.new_copy(host, 0, 1)
         instruction.writes = (signal,)
-        instruction.on_end = SignalEnd(found, n)
+        instruction.on_end = SignalEnd(values, n)
         self.scheduler.admit(instruction)
         return signal
 
 
 class TolerantEnd(ReplyEnd):
-    """Answers with the values and errors that were found. A kernel that returned an error would have failed."""
+    """Answers with the values, and the errors of failed ones. A kernel that returned an error would have failed."""
 
-    __slots__ = ("found",)
+    __slots__ = ("values",)
 
-    def __init__(self, session: VmSession, request: int, found: list[Any] | None, nbytes: int, *, again: bool) -> None:
+    def __init__(self, session: VmSession, request: int, values: list[Any] | None, nbytes: int, *, again: bool) -> None:
         super().__init__(session, request, nbytes, again=again)
-        self.found = found
+        self.values = values
 
     def retired(self, done: Instruction) -> None:
-        done.results = self.found
+        done.results = self.values
         super().retired(done)
 
 
 class SignalEnd(InstructionEnd):
-    """Stores a value, or its error, at an index of `found`, for a side effect."""
+    """Stores a value, or its error, at an index of `values`, for a side effect."""
 
-    __slots__ = ("found", "index")
+    __slots__ = ("index", "values")
     at_doom: ClassVar[bool] = True
 
-    def __init__(self, found: list[Any], index: int) -> None:
-        self.found = found
+    def __init__(self, values: list[Any], index: int) -> None:
+        self.values = values
         self.index = index
 
     def retired(self, done: Instruction) -> None:
         count_read(done)
         results, done.results = done.results, None
-        self.found[self.index] = results if done.error is None else done.error
+        self.values[self.index] = results if done.error is None else done.error
         if done.error is not None:
             done.error.is_reported = True
 

@@ -140,13 +140,13 @@ class FileHandlers:
             device = device_of(self.scheduler.devices, name)
             refuse_lost(device)
             check_tensors(session, len(ids))
-            found = [unusable_entry(one) or decode_entry(file, one) for one in entries]
-            if self.residency.host is None and not all(is_readable_in_pieces(one, digest) for one in found):
+            decoded = [unusable_entry(one) or decode_entry(file, one) for one in entries]
+            if self.residency.host is None and not all(is_readable_in_pieces(one, digest) for one in decoded):
                 raise MetadataError(NO_HOST)
         except TensordError as error:
             self.rejection.reject(session, error, ids, location, "load")
             return
-        for id_, entry in zip(ids, found, strict=True):
+        for id_, entry in zip(ids, decoded, strict=True):
             if isinstance(entry, TensorEntry):
                 stretch = LoadedStretch(file, entry, once=own, digest=digest)
                 enter(session, id_, self.deferred(stretch, store, device, location))
@@ -178,7 +178,7 @@ class FileHandlers:
         stream, bound = store.backend.copy_stream(StreamKind.SAVE), self.scheduler.bound
         file, link = output
         for tensor, offset in zip(tensors, offsets, strict=True):
-            bound_before, there = len(bound), tensor.storage.copies.get(store)
+            bound_before, copy_in_store = len(bound), tensor.storage.copies.get(store)
             try:
                 source = self.residency.readable_by_files(tensor, Cause(session, location))
             except TensordError as error:  # no route, or over a quota
@@ -193,7 +193,7 @@ class FileHandlers:
             instruction.on_end = SaveEnd(self.residency.files)
             self.scheduler.admit(instruction)
             del bound[bound_before:]  # after its write, the value may be evicted to make room for the next
-            if source.copy.device is store and there is None:
+            if source.copy.device is store and copy_in_store is None:
                 drop_replica(source.copy, tensor.storage)
 
     def refuse(
@@ -250,11 +250,11 @@ class OpenEnd(InstructionEnd):
         self.request = request
 
     def retired(self, done: Instruction) -> None:
-        found, done.results = done.results, None
+        results, done.results = done.results, None
         if done.error is not None:
             self.session.reply(self.request, None, done.error)
             return
-        file, header = found
+        file, header = results
         self.files.opened.add(file)
         self.files.enter(self.session, self.number, file)
         self.session.reply(self.request, header_answer(header), None)
@@ -288,13 +288,13 @@ def opened(opener: FileOpener, reference: Sequence[Any]) -> tuple[OpenFile, File
 def header_answer(header: FileHeader) -> Iterator[list[Any]]:
     """The answer of `look`, in slices: the file's identity, then its entries."""
     yield list(header.identity)
-    some: list[Any] = []
+    rows: list[Any] = []
     for entry in header.entries.values():
-        some.append((entry.name, entry.error) if entry.meta is None else encode_entry(entry))
-        if len(some) == ENTRIES_PER_SLICE:
-            yield some
-            some = []
-    yield some
+        rows.append((entry.name, entry.error) if entry.meta is None else encode_entry(entry))
+        if len(rows) == ENTRIES_PER_SLICE:
+            yield rows
+            rows = []
+    yield rows
 
 
 def write_values(file: OutputFile, offset: int, array: NDArray[Any] | StoredArray) -> None:

@@ -44,7 +44,7 @@ class GroupAtOnce:
         scheduler: Scheduler,
         residency: Residency,
         cause: Cause,
-        asked: ResolvedRequest,
+        resolved: ResolvedRequest,
         tensors: Sequence[VmTensor],
         devices: Sequence[DeviceState],
         metas: Sequence[Meta],
@@ -52,11 +52,11 @@ class GroupAtOnce:
         self.scheduler = scheduler
         self.residency = residency
         self.cause = cause
-        self.given, self.reads_in_place = asked.collective, asked.request.merge == STREAM
+        self.given, self.reads_in_place = resolved.collective, resolved.request.merge == STREAM
         self.tensors = tensors
         self.devices = devices
         self.metas = metas
-        self.algorithm, self.steps = schedule_of(asked.collective)
+        self.algorithm, self.steps = schedule_of(resolved.collective)
         self.sources: list[Copy] = []
         self.results: list[Copy] = []
         self.buffers: list[Any] = []

@@ -31,7 +31,12 @@ class NameHandlers:
     # -- names -----------------------------------------------------------------------------------------------------
 
     def publish(
-        self, session: VmSession, given: Sequence[str], found: Sequence[Published[VmTensor]], *, durable: bool = False
+        self,
+        session: VmSession,
+        given: Sequence[str],
+        publications: Sequence[Published[VmTensor]],
+        *,
+        durable: bool = False,
     ) -> list[str]:
         """Bind names, and return the durable names that they replace.
 
@@ -41,11 +46,11 @@ class NameHandlers:
         directory = self.directory
         replaced = directory.families.replaced(given, directory.names)
         check_names(directory, session, given, replaced)
-        check_published(directory, session, given, found, replaced)
+        check_published(directory, session, given, publications, replaced)
         session.shares = True
-        gone = [name for name in replaced if name in directory.durable]
-        lasting = set(map(user_name, gone))
-        for name, published in zip(given, found, strict=True):
+        replaced_durable = [name for name in replaced if name in directory.durable]
+        lasting = set(map(user_name, replaced_durable))
+        for name, published in zip(given, publications, strict=True):
             for tensor in published.tensors:
                 tensor.holders += 1
             lasts = durable or name in directory.durable or user_name(name) in lasting
@@ -55,7 +60,7 @@ class NameHandlers:
                 directory.keep(name)
         for name in replaced:
             self._drop_name(name)
-        return gone
+        return replaced_durable
 
     def lookup(self, wanted: Sequence[str]) -> list[Published[VmTensor]]:
         """The published objects under the names; MetadataError if a name is missing."""

@@ -166,16 +166,16 @@ class NodeTransferHandlers:
 
     def refused(self, session: VmSession, array: Any, error: TensordError) -> None:
         """Tell other nodes the error of the halves in a message, or in a group, that was refused as damaged."""
-        for one in messages_of(array):
-            send: Any = name_fields(one, Send)  # Any: its fields are not checked
-            message: Any = send or name_fields(one, Recv)
+        for raw in messages_of(array):
+            send: Any = name_fields(raw, Send)  # Any: its fields are not checked
+            message: Any = send or name_fields(raw, Recv)
             if message is None or not is_transfer(message.transfer) or not is_name(message.node):
                 continue
             with suppress(TensordError):
                 link = self.link_to(message.node, message.incarnation if is_natural(message.incarnation) else 0)
                 half = Half(message.transfer, link.refuse if send is None else link.fail)
                 half.withdraw(
-                    located(session, error, number_of(one, Role.LOCATION), "recv" if send is None else "send")
+                    located(session, error, number_of(raw, Role.LOCATION), "recv" if send is None else "send")
                 )
 
     # -- sending -----------------------------------------------------------------------------------------------------

@@ -33,10 +33,10 @@ class PublicationHandlers:
             if durable:
                 self.durable.check_durable()
             check_pairs(given, ids)
-            found = {id_: published(session, id_, tensor_of) for id_ in dict.fromkeys(ids)}
-            gone = self.names.publish(session, given, [found[id_] for id_ in ids], durable=durable)
-            if len(given) > 1 or gone:
-                self.durable.note_bound(given, gone)
+            publications = {id_: published(session, id_, tensor_of) for id_ in dict.fromkeys(ids)}
+            replaced = self.names.publish(session, given, [publications[id_] for id_ in ids], durable=durable)
+            if len(given) > 1 or replaced:
+                self.durable.note_bound(given, replaced)
         except TensordError as error:
             self.rejection.deny(session, error, request, 0, "publish")
             return
@@ -49,8 +49,8 @@ class PublicationHandlers:
         """
         wanted, ids, request, snapshot = message
         try:
-            found = self.names.lookup(wanted)
-            tensors = [tensor for published in found for tensor in published.tensors]
+            publications = self.names.lookup(wanted)
+            tensors = [tensor for published in publications for tensor in published.tensors]
             if len(ids) != len(tensors):
                 session.reply(request, len(tensors), None)
                 return
@@ -65,7 +65,7 @@ class PublicationHandlers:
         for id_, tensor in zip(ids, tensors, strict=True):
             tensor.holders += 1
             enter(session, id_, tensor)
-        session.reply(request, lookup_answer(found, tensors, describe), None)
+        session.reply(request, lookup_answer(publications, tensors, describe), None)
 
     def unpublish(self, session: VmSession, message: Unpublish) -> None:
         """Remove names."""

@@ -180,7 +180,7 @@ def check_published(
     directory: Directory,
     session: VmSession,
     given: Sequence[str],
-    found: Sequence[Published[VmTensor]],
+    publications: Sequence[Published[VmTensor]],
     replaced: Sequence[str],
 ) -> None:
     """QuotaError if the session's published routines would have more steps than it may have.
@@ -188,7 +188,7 @@ def check_published(
     `replaced`: the bound names that the publication replaces.
     """
     account, quota = session.account, session.limits.steps
-    last = dict(zip(given, found, strict=True))
+    last = dict(zip(given, publications, strict=True))
     old = [directory.names[name] for name in (*last, *replaced) if directory.publishers.get(name) is account]
     steps = account.steps + sum(one.weight for one in last.values()) - sum(one.weight for one in old)
     if steps > max(quota, account.steps):

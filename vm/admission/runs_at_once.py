@@ -185,15 +185,15 @@ class RunsAtOnce:
     def allocate(self, segment: CompiledSegment, *, own: bool) -> list[Any] | None:
         """Allocate the results and, unless `own`, an arena as the last buffer; None if memory is short."""
         backend = segment.plan.device.backend
-        found: list[Any] = []
+        buffers: list[Any] = []
         for nbytes in segment.sizes if own else (*segment.sizes, segment.recipe.arena):
             buffer = backend.allocate(nbytes)
             if buffer is None:
-                for taken in found:
+                for taken in buffers:
                     backend.free(taken)
                 return None
-            found.append(buffer)
-        return found
+            buffers.append(buffer)
+        return buffers
 
     def continue_after(
         self, failure: Failure, instruction: RunInstruction, operands: Operands, met: tuple[Any, ...], started: int

@@ -188,8 +188,8 @@ class ShareHandler:
         """Remember a block, so that the session gets the same block for the same value."""
         blocks, key = session.gpu.blocks, key_of(base)
         if len(blocks) >= MOST_KNOWN_BLOCKS:
-            for gone in [one for one, known in blocks.items() if not is_whole(known.tensor)]:
-                del blocks[gone]
+            for stale in [one for one, known in blocks.items() if not is_whole(known.tensor)]:
+                del blocks[stale]
         if key is not None:
             blocks[key] = lent
 
@@ -200,13 +200,13 @@ class ShareHandler:
         self.residency.releasing.keep_export(export, source.copy, session)
 
     def answer_when_there(
-        self, session: VmSession, export: VmTensor, source: Binding, asked: tuple[int, int], answer: Any
+        self, session: VmSession, export: VmTensor, source: Binding, reply_to: tuple[int, int], answer: Any
     ) -> None:
         """Answer a request when the value is complete.
 
-        `asked`: the request and its location; `answer`: from the value's array to the answer, without a copy.
+        `reply_to`: the request and its location; `answer`: from the value's array to the answer, without a copy.
         """
-        request, location = asked
+        request, location = reply_to
         instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "share", export.home, location)
         instruction.inputs = (source,)
         instruction.reads = (source.copy,)

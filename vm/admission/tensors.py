@@ -85,20 +85,20 @@ class TensorHandlers:
 
     def hint(self, session: VmSession, message: Hint) -> None:
         """Apply a placement hint: pin, unpin, evict or prefetch (`placement.hints`, `memory.pins`)."""
-        id_, what, _, location = message
+        id_, kind, _, location = message
         try:
             tensor = tensor_of(session, id_)
             name = hinted_device(message, tensor.home.name)
             device = host_for(self.residency, tensor) if name == HOST else device_of(self.scheduler.devices, name)
-            if what == "pin":
+            if kind == "pin":
                 pin(session, id_, tensor)
-            elif what == "unpin":
+            elif kind == "unpin":
                 unpin(session, id_)
             elif session.cancelled is not None or device.backend.lost is not None:
                 return
-            elif what == "evict":
+            elif kind == "evict":
                 evict_copies(self.residency, tensor.storage, device, Cause(session, location))
             else:
                 prefetch(self.residency, tensor, device, Cause(session, location))
         except TensordError as error:
-            self.rejection.deny(session, error, 0, location, what)
+            self.rejection.deny(session, error, 0, location, kind)

@@ -37,11 +37,11 @@ class Contents(Generic[Kind]):
         self.routines: dict[str, PublishedRoutine] = {}
         self.groups: list[set[str]] = []
         self._plugins = Plugins()
-        for name, one in published.items():
-            if one.routine is None:
-                self.values[name] = one.tensors[0]
+        for name, publication in published.items():
+            if publication.routine is None:
+                self.values[name] = publication.tensors[0]
             else:
-                self._add_routine(name, one.routine, one.tensors)
+                self._add_routine(name, publication.routine, publication.tensors)
         self._add_fields(home)
 
     def _add_routine(self, name: str, routine: PublishedRoutine, tensors: Sequence[Kind]) -> None:
@@ -75,9 +75,9 @@ def owner_of(record: ValueRecord) -> str | None:
 
 def fields_of(routine: PublishedRoutine, captured: Sequence[str]) -> Fields:
     """The fields that restoring a routine needs besides its text."""
-    found: Fields = {DEVICES: routine.devices}
+    fields: Fields = {DEVICES: routine.devices}
     if captured:
-        found[CAPTURED] = tuple(captured)
+        fields[CAPTURED] = tuple(captured)
     if routine.convention is not None:
-        found[CONVENTION] = routine.convention
-    return found
+        fields[CONVENTION] = routine.convention
+    return fields

@@ -58,9 +58,9 @@ class Groups:
                 for one in group
                 if (one not in durable and one not in written if isinstance(one, str) else one not in tensors)
             ]
-            for one in outdated:
-                group.remove(one)
-                del self._group_of[one]
+            for member in outdated:
+                group.remove(member)
+                del self._group_of[member]
 
     def remove(self, group: ChangedGroup) -> None:
         """Remove a group that is being written."""
@@ -75,13 +75,13 @@ class Groups:
         self, values: Mapping[str, VmTensor], routines: Iterable[str], durable: Container[str]
     ) -> list[ChangedGroup]:
         """The groups that contain these names, tensors or routines, with their names that are no longer durable."""
-        found: dict[int, ChangedGroup] = {}
+        groups: dict[int, ChangedGroup] = {}
         current: list[tuple[str, Member]] = [*values.items(), *((name, name) for name in routines)]
-        for name, what in current:
-            for member in (name, what):
+        for name, value in current:
+            for member in (name, value):
                 members = self._group_of.get(member)
                 if members is not None:
-                    found.setdefault(id(members), ChangedGroup(members, set())).names.add(name)
-        for group in found.values():
+                    groups.setdefault(id(members), ChangedGroup(members, set())).names.add(name)
+        for group in groups.values():
             group.names.update(one for one in group.members if isinstance(one, str) and one not in durable)
-        return list(found.values())
+        return list(groups.values())

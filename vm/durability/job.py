@@ -196,12 +196,12 @@ class CheckpointJob:
         if newest != known or number != newest:
             latest = directory.latest().generation
             ours = {name: one for name, one in names.items() if one.ours}
-            there = (
+            on_disk = (
                 {}
                 if latest is None
                 else {name: DurableEntry(one, None, name in ours) for name, one in latest.records()}
             )
-            self.last = LastGeneration({**there, **ours} if newest == known else there, number, newest)
+            self.last = LastGeneration({**on_disk, **ours} if newest == known else on_disk, number, newest)
 
     def _keep(self, writer: GenerationWriter) -> None:
         """Add the values that are on the disk already, and names of values that were written under another name."""

@@ -63,7 +63,7 @@ class CheckpointReading(NamedTuple):
     `link`: a copy without data that the readers and the commit write, which keeps them in order.
     """
 
-    asked: CheckpointRequest
+    request: CheckpointRequest
     job: CheckpointJob
     link: Copy
     stream: Stream
@@ -106,8 +106,8 @@ class Checkpoints:
             self.waiting.append(CheckpointRequest(session, location, on_report))
         else:
             names = tuple(self.directory.durable)
-            asked = CheckpointRequest(session, location, partial(self.note_end, on_report))
-            self.take(asked, str(self.durable), names, DURABLE_GENERATIONS, always=False)
+            request = CheckpointRequest(session, location, partial(self.note_end, on_report))
+            self.take(request, str(self.durable), names, DURABLE_GENERATIONS, always=False)
 
     def note_end(self, on_report: OnReport, report: Any, error: TensordError | None) -> None:
         """Note for the operator why durable names were not written, except that a value is not computed yet."""
@@ -116,7 +116,7 @@ class Checkpoints:
         self.failure = "; ".join(listed) if error is None else error.message  # whichever session has asked
         on_report(report, error)
 
-    def keep_those_who_wait(self) -> None:
+    def serve_waiting(self) -> None:
         """Write durable names again for the requests that came while they were being written.
 
         The first request of an open session determines the session and location.
@@ -125,12 +125,12 @@ class Checkpoints:
         waiting, self.waiting = self.waiting, []
 
         def tell(report: Any, error: TensordError | None) -> None:
-            for asked in waiting:
-                asked.on_report(report, error)
+            for request in waiting:
+                request.on_report(report, error)
 
         if waiting:
             ours = CheckpointRequest(self.scheduler.system_session, 0, tell)
-            first = next((asked for asked in waiting if not asked.session.closed), ours)
+            first = next((request for request in waiting if not request.session.closed), ours)
             try:
                 self.keep_durable(first.session, tell, first.location)
             except TensordError as error:
@@ -138,7 +138,7 @@ class Checkpoints:
             self.scheduler.bound.clear()
 
     def take(
-        self, asked: CheckpointRequest, path: str, names: Sequence[str], keep: int, *, always: bool = True
+        self, request: CheckpointRequest, path: str, names: Sequence[str], keep: int, *, always: bool = True
     ) -> None:
         """Write the values of these names. `always`: even if nothing has changed.
 
@@ -161,10 +161,10 @@ class Checkpoints:
         job = self.job(target, contents, keep)
         job.unchanged = not always and target.is_up_to_date(standing)
         if job.unchanged and not target.last.newest:  # nothing was ever written there
-            asked.on_report(job.nothing_new(), None)
+            request.on_report(job.nothing_new(), None)
             return
         link, stream = residency.new_copy(host, 0, 1), store.backend.copy_stream(StreamKind.SAVE)
-        reading = CheckpointReading(asked, job, link, stream)
+        reading = CheckpointReading(request, job, link, stream)
         target.busy = True
         self.jobs.append(job)
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
@@ -260,13 +260,13 @@ class Checkpoints:
         If files of reused values are gone, durable names are written once more. Another checkpoint is not repeated,
         since its position in program order has passed.
         """
-        asked, job = reading.asked, reading.job
+        request, job = reading.request, reading.job
         target = job.target
         target.busy, target.note = False, job.note
         self.jobs.remove(job)
         again = job.outdated and not always
         if again:
-            self.waiting.append(asked)
+            self.waiting.append(request)
         if self.waiting:
             self.due.append(None)
         for group in groups:
@@ -279,18 +279,18 @@ class Checkpoints:
             done.error.is_reported = True
             target.forget()
         if not again:
-            asked.on_report(done.results, done.error)
+            request.on_report(done.results, done.error)
         done.results = None
 
     def read(self, reading: CheckpointReading, name: str, tensor: VmTensor) -> None:
         """Admit the instruction that reads one value by a snapshot."""
-        (session, location, _), job = reading.asked, reading.job
+        (session, location, _), job = reading.request, reading.job
         residency, scheduler = self.residency, self.scheduler
         bound_before = len(scheduler.bound)
         snapshot = alias(tensor, tensor.home)
         storage = snapshot.storage
         scheduler.snapshots[storage] = scheduler.snapshots.get(storage, 0) + 1
-        there, evicted = storage.current(), storage.evicted
+        before, evicted = storage.current(), storage.evicted
 
         try:
             source = residency.readable_by_files(snapshot, Cause(scheduler.system_session, location, session))
@@ -298,7 +298,7 @@ class Checkpoints:
             drop_snapshot(scheduler, snapshot)
             residency.releasing.unshare(snapshot)
             job.failed[name] = str(error)
-            if storage.current() != there:
+            if storage.current() != before:
                 residency.tiers.refusals.known.clear()
             return
         instruction = self.new_instruction(reading)
@@ -308,12 +308,12 @@ class Checkpoints:
         instruction.on_end = ReadEnd(residency, job, name, snapshot)
         scheduler.admit(instruction)
         del scheduler.bound[bound_before:]  # after its writing, the value may be evicted to make room for the next
-        now = storage.current()
-        if now != there:
-            for copy in now:
-                if copy not in there:
+        after = storage.current()
+        if after != before:
+            for copy in after:
+                if copy not in before:
                     drop_replica(copy, storage)
-            if storage.current() != there:
+            if storage.current() != before:
                 residency.tiers.refusals.known.clear()
         storage.evicted = evicted
 

@@ -50,11 +50,11 @@ class Plugins:
 
 def ops_of(program: Program) -> set[str]:
     """The ops of a program and of its blocks."""
-    found = {step.op for step in program.steps} - NON_OP_STEPS
+    ops = {step.op for step in program.steps} - NON_OP_STEPS
     for step in program.steps:
         for block in step.blocks:
-            found |= ops_of(block)
-    return found
+            ops |= ops_of(block)
+    return ops
 
 
 class Changed(NamedTuple):

@@ -150,11 +150,11 @@ def next_waiting(device: DeviceState) -> list[Instruction]:
 
     The remote instructions before it are retried as well, since they do not make others wait.
     """
-    found: list[Instruction] = []
+    instructions: list[Instruction] = []
     while device.waiting:
         instruction = heapq.heappop(device.waiting)[1]
         if not instruction.retired:
-            found.append(instruction)
+            instructions.append(instruction)
             if not instruction.remote:
                 break
-    return found
+    return instructions

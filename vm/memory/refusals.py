@@ -50,7 +50,7 @@ class RefusedQuestions:
             self.known.clear()
 
 
-def question(room: RoomRequest, session: VmSession, bound: Collection[Copy]) -> Question:
+def question_of(room: RoomRequest, session: VmSession, bound: Collection[Copy]) -> Question:
     """The question whether a session's request for room finds a victim. `bound`: copies that must stay everywhere."""
     device, spare, account, _, own = room
     below = device.tiers

@@ -183,11 +183,11 @@ def too_large(instruction: Instruction, made: int, beside: int) -> TensordError:
     device, scratch = instruction.device, scratch_of(instruction)
     if device.backend.lost is not None:
         return loss_of(device)
-    what = exact_size(made) + (f" and {exact_size(scratch)} of temporaries" if scratch else "")
+    size = exact_size(made) + (f" and {exact_size(scratch)} of temporaries" if scratch else "")
     operands = f" together with {exact_size(beside)} of operands" if beside else ""
     limit = exact_size(device.backend.limit)
     return DeviceMemoryError(
-        f"{instruction.label}: {what} do not fit on {device.name}{operands}: the device has {limit} in all; "
+        f"{instruction.label}: {size} do not fit on {device.name}{operands}: the device has {limit} in all; "
         "use smaller tensors"
     )
 
@@ -200,11 +200,11 @@ def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:
         return loss_of(device)
     scratch = scratch_of(instruction)
     need = need_of(instruction) - scratch
-    what = exact_size(need) + (f" and {exact_size(scratch)} of temporaries" if scratch else "")
+    size = exact_size(need) + (f" and {exact_size(scratch)} of temporaries" if scratch else "")
     used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)}"
     reserved, below = withheld(device, instruction.author.account), full_below(device, instruction.author.account, need)
     return DeviceMemoryError(
-        f"{instruction.label}: {what} do not fit on {backend.name}, where {used} are in use{reserved}{holders}{below}; "
+        f"{instruction.label}: {size} do not fit on {backend.name}, where {used} are in use{reserved}{holders}{below}; "
         "release tensors, or use smaller ones"
     )
 

@@ -94,19 +94,19 @@ class Directory:
 
     def tensors(self) -> list[VmTensor]:
         """Every tensor that a name or a handle holds, some of them more than once."""
-        found = [tensor for published in self.names.values() for tensor in published.tensors]
+        tensors = [tensor for published in self.names.values() for tensor in published.tensors]
         for session in self.sessions.values():
-            found.extend(session.tensors.values())
-        for gone in self.leaving:
-            found.extend(gone.tensors.values())
-        return found
+            tensors.extend(session.tensors.values())
+        for closing in self.leaving:
+            tensors.extend(closing.tensors.values())
+        return tensors
 
     def handles(self) -> Iterator[tuple[VmSession, int, VmTensor]]:
         """Every handle, including those of closed sessions. The machine may go on between steps of the iteration."""
         for session in list(self.sessions.values()):
             yield from handles_of(session, session.tensors)
-        for gone in list(self.leaving):
-            yield from handles_of(gone.session, gone.tensors)
+        for closing in list(self.leaving):
+            yield from handles_of(closing.session, closing.tensors)
 
     def keep(self, name: str) -> None:
         """Make a bound name durable."""

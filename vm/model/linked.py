@@ -87,11 +87,11 @@ class SessionProgram:
 
     def after(self, program: Program) -> SessionProgram:
         """This routine with `program`, which is its program after the passes."""
-        found = SessionProgram(
+        routine = SessionProgram(
             program, self.devices, self.captured, self.location, self.name, self.passes & SEGMENT_PASSES
         )
-        found.source = self.source
-        return found
+        routine.source = self.source
+        return routine
 
     @property
     def results(self) -> list[tuple[Meta | None, str]]:

@@ -46,13 +46,13 @@ class LoadedFiles:
 
 def changed_among(files: Iterable[OpenFile]) -> list[OpenFile]:
     """The files that have changed since they were opened; checks each file on disk."""
-    found = []
+    changed = []
     for file in files:
         try:
             file.check()
         except FileError:
-            found.append(file)
-    return found
+            changed.append(file)
+    return changed
 
 
 def give_up_values(storages: Iterable[Storage], store: DeviceState, files: Iterable[OpenFile]) -> int:

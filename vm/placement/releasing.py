@@ -89,13 +89,13 @@ class Releasing:
         """Release `room` handles of closed sessions, in turn, so that no small session waits for a large one."""
         leaving = self.directory.leaving
         while leaving and room:
-            gone = leaving[0]
-            session, tensors = gone.session, gone.newest(room)
+            closing = leaving[0]
+            session, tensors = closing.session, closing.newest(room)
             for _ in range(min(len(tensors), len(session.pins))):  # no more pins than handles
                 end_pins(session, next(iter(session.pins)))
             self.release_all(session, tensors)
             room -= len(tensors)
-            if gone.tensors:
+            if closing.tensors:
                 leaving.rotate(-1)
             else:
                 leaving.popleft()
@@ -108,13 +108,13 @@ class Releasing:
         another device's plan relies on.
         """
         limit = device.backend.limit - need
-        for gone in list(self.directory.leaving):
-            while device.planned > limit and (found := gone.block_on(device)):
-                for id_ in found:
-                    end_pins(gone.session, id_)
-                self.release_all(gone.session, [gone.tensors.pop(id_) for id_ in found])
-            if not gone.tensors:
-                self.directory.leaving.remove(gone)
+        for closing in list(self.directory.leaving):
+            while device.planned > limit and (ids := closing.block_on(device)):
+                for id_ in ids:
+                    end_pins(closing.session, id_)
+                self.release_all(closing.session, [closing.tensors.pop(id_) for id_ in ids])
+            if not closing.tensors:
+                self.directory.leaving.remove(closing)
         self._released()
 
     def _released(self) -> None:

@@ -13,7 +13,7 @@ from ...interpreter.types.meta import Meta
 from ..memory.ledger import undecided
 from ..memory.making_room import RoomRequest, gather, leaving
 from ..memory.planning import give_up_bytes
-from ..memory.refusals import RefusedQuestions, question
+from ..memory.refusals import RefusedQuestions, question_of
 from ..memory.replicas import add_copy
 from ..memory.reservation import need_alone, new_copies, scratch_of, too_large
 from ..memory.shortage import full_below
@@ -98,16 +98,16 @@ class Tiers:
         """Drop or evict copies until the request fits; False if it cannot, or if the same request has just failed."""
         refusals, bound = self.refusals, self.scheduler.bound
         with refusals:
-            asked = question(room, cause.session, bound) if refusals.failed else None
-            if asked in refusals.known:
+            question = question_of(room, cause.session, bound) if refusals.failed else None
+            if question in refusals.known:
                 return False
             for copy, storage in leaving(room):
                 self.evict(cause, copy, storage, EVICT, copy.device.tiers)
             if room.fits():
                 return True
             refusals.failed = True
-            if asked is not None and question(room, cause.session, bound) == asked:
-                refusals.known.add(asked)
+            if question is not None and question_of(room, cause.session, bound) == question:
+                refusals.known.add(question)
         return False
 
     def find_room(self, tier: DeviceState, storage: Storage, nbytes: int, cause: Cause) -> bool:

@@ -37,18 +37,18 @@ class Transfers:
 
     def plan(self, source: Binding, target: Binding, storage: Storage, cause: Cause, why: str = "") -> Instruction:
         """A TRANSFER, not yet admitted. `why`: the first word of its label, in place of the kind."""
-        here, there = source.copy.device.backend, target.copy.device.backend
+        source_backend, target_backend = source.copy.device.backend, target.copy.device.backend
         kernel: Callable[[Any, Any], None]
         if source.copy.device is self.store:
-            kind, carrier, kernel = StreamKind.READ, target.copy.device, copy_to(there)
+            kind, carrier, kernel = StreamKind.READ, target.copy.device, copy_to(target_backend)
         elif target.copy.device is self.store:
-            kind, carrier, kernel = StreamKind.WRITE, source.copy.device, copy_from(here)
-        elif there.host and not here.host:
-            kind, carrier, kernel = StreamKind.D2H, source.copy.device, here.copy_out
-        elif here.host and not there.host:
-            kind, carrier, kernel = StreamKind.H2D, target.copy.device, source_first(there.copy_in)
+            kind, carrier, kernel = StreamKind.WRITE, source.copy.device, copy_from(source_backend)
+        elif target_backend.host and not source_backend.host:
+            kind, carrier, kernel = StreamKind.D2H, source.copy.device, source_backend.copy_out
+        elif source_backend.host and not target_backend.host:
+            kind, carrier, kernel = StreamKind.H2D, target.copy.device, source_first(target_backend.copy_in)
         else:
-            kind, carrier, kernel = StreamKind.P2P, target.copy.device, source_first(there.peer_copy)
+            kind, carrier, kernel = StreamKind.P2P, target.copy.device, source_first(target_backend.peer_copy)
         label = f"{why or kind.value} {source.copy.device.name}->{target.copy.device.name}"
         instruction = self._instruction(Opcode.TRANSFER, label, source, target, cause)
         instruction.stream = self._carried_by(kind, carrier)

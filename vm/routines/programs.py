@@ -103,19 +103,19 @@ def linked(session: ProgramSession, message: Link, devices: Collection[str]) -> 
     return SessionProgram(program, homes, tuple(message.captured), message.location, message.name, passes)
 
 
-def check_new_id(session: ProgramSession, id_: int, there: Collection[int]) -> None:
+def check_new_id(session: ProgramSession, id_: int, known_ids: Collection[int]) -> None:
     """ProtocolError unless the id is new; QuotaError if there are too many ids, refused ones included."""
     if id_ <= session.newest:
         raise ProtocolError(f"id {id_} is not new: ids must increase, and the last one was {session.newest}")
-    if len(there) >= REFUSED * session.limits.programs:
-        raise QuotaError(f"{len(there)} programs or routines, including refused ones: release some")
+    if len(known_ids) >= REFUSED * session.limits.programs:
+        raise QuotaError(f"{len(known_ids)} programs or routines, including refused ones: release some")
     session.newest = id_
 
 
-def check_count(session: ProgramSession, there: Collection[int], what: str, more: int = 0) -> None:
+def check_count(session: ProgramSession, known_ids: Collection[int], what: str, more: int = 0) -> None:
     """QuotaError if the session has more programs or routines than its quota."""
     quota = session.limits.programs
-    if len(there) + more > quota:
+    if len(known_ids) + more > quota:
         raise QuotaError(
             f"1 more: the session has {quota} {what} of {quota}; release some, or raise the quota (programs)"
         )
@@ -195,7 +195,7 @@ def steps_of_runs(session: ProgramSession, messages: Sequence[Any]) -> int:
     """The most steps that the runs in these messages may have, including runs of programs that the messages link."""
     records: Counter[int] = Counter()
     linked: dict[int, int] = {}
-    found = 0
+    steps = 0
     for kind, *fields in messages:
         if kind == PROGRAM:
             records[fields[0]] += len(fields[1])
@@ -203,10 +203,10 @@ def steps_of_runs(session: ProgramSession, messages: Sequence[Any]) -> int:
             linked[fields[0]] = records[fields[1]] + size_of(session.programs.get(fields[1]))
         elif kind == RUN:
             routine = session.routines.get(fields[0])
-            found += linked.get(fields[0], 0) + size_of(
+            steps += linked.get(fields[0], 0) + size_of(
                 routine.program if isinstance(routine, SessionProgram) else None
             )
-    return found
+    return steps
 
 
 def size_of(program: RecordsReader | Program | TensordError | None) -> int:

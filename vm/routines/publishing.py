@@ -84,17 +84,17 @@ def publish_routine(session: Publisher, routine: SessionProgram, metas: Sequence
 
 def lines_of(session: Publisher, program: Program) -> dict[Any, str]:
     """The texts of a program's location numbers, as far as the session knows them."""
-    found: dict[Any, str] = {}
+    lines: dict[Any, str] = {}
     pending = [program]
     while pending:
         for step in pending.pop().steps:
             pending += step.blocks
             location = step.location
-            if location and location not in found and is_line(location):
+            if location and location not in lines and is_line(location):
                 text = session.source.where(location)
                 if text is not None:
-                    found[location] = text
-    return found
+                    lines[location] = text
+    return lines
 
 
 def snapshots(tensors: Sequence[Kind], snapshot_of: Callable[[Kind], Kind]) -> list[Kind]:
@@ -104,7 +104,7 @@ def snapshots(tensors: Sequence[Kind], snapshot_of: Callable[[Kind], Kind]) -> l
 
 
 def lookup_answer(
-    found: Sequence[Published[Any]], tensors: Sequence[Any], describe: Callable[[Any], tuple[Any, str]]
+    publications: Sequence[Published[Any]], tensors: Sequence[Any], describe: Callable[[Any], tuple[Any, str]]
 ) -> Any:
     """The answer to a LOOKUP.
 
@@ -113,13 +113,13 @@ def lookup_answer(
     """
     heads: list[Any] = []
     rest = iter(tensors)
-    for one in found:
-        captured = [describe(next(rest)) for _ in one.tensors]
-        if one.routine is None:
+    for publication in publications:
+        captured = [describe(next(rest)) for _ in publication.tensors]
+        if publication.routine is None:
             heads += captured
         else:
-            heads.append((ROUTINE, one.routine.devices, captured, one.routine.convention))
-    routines = [one.routine for one in found if one.routine is not None]
+            heads.append((ROUTINE, publication.routine.devices, captured, publication.routine.convention))
+    routines = [one.routine for one in publications if one.routine is not None]
     return slices(heads, routines) if routines else heads
 
 

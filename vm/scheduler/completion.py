@@ -55,10 +55,10 @@ class Completion:
     _executed: deque[Instruction]  # the work list of `complete`
     _completing: bool  # whether the loop in `complete` is running
 
-    def complete(self, instruction: Instruction, *, asked: bool = False) -> None:
+    def complete(self, instruction: Instruction, *, evicted: bool = False) -> None:
         """Complete an executed instruction. Its status is final once its sources' are, and its results have memory.
 
-        This may complete instructions that were executed before it: a work list, since such chains are long. `asked`:
+        This may complete instructions that were executed before it: a work list, since such chains are long. `evicted`:
         as for `adopt_results`.
         """
         if self._completing:
@@ -66,17 +66,17 @@ class Completion:
             return
         self._completing = True
         try:
-            self._complete_one(instruction, asked)
+            self._complete_one(instruction, evicted)
             while self._executed:
                 self._complete_one(self._executed.popleft())
         finally:
             self._completing = False
 
-    def _complete_one(self, instruction: Instruction, asked: bool = False) -> None:
+    def _complete_one(self, instruction: Instruction, evicted: bool = False) -> None:
         if instruction.scratch:
             give_back(instruction)
         if not instruction.soft:
-            if self._finish(instruction, asked):
+            if self._finish(instruction, evicted):
                 return
             wait_for_memory(instruction)
             if self.endings:  # which may free memory
@@ -87,9 +87,9 @@ class Completion:
             for device in {copy.device for copy in instruction.reads + instruction.writes}:
                 self.retry(device)
 
-    def _finish(self, instruction: Instruction, asked: bool) -> bool:
+    def _finish(self, instruction: Instruction, evicted: bool) -> bool:
         """Retire an instruction whose sources are final; False, with nothing done, if its results lack memory."""
-        if not adopt_results(self.metas, instruction, last=not self.endings, asked=asked):
+        if not adopt_results(self.metas, instruction, last=not self.endings, evicted=evicted):
             return False
         if instruction.traits.tolerant:
             instruction.settle_late_errors()

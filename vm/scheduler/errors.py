@@ -116,7 +116,7 @@ def makes_room(instruction: Instruction) -> bool:
 
 def failed_by(transfer: Instruction) -> dict[VmSession, None]:
     """The authors of the readers of a failed eviction's copy, also after further evictions of the same value."""
-    found: dict[VmSession, None] = {}
+    authors: dict[VmSession, None] = {}
     stack = [transfer]
     while stack:
         failed = stack.pop()
@@ -126,8 +126,8 @@ def failed_by(transfer: Instruction) -> dict[VmSession, None]:
             if makes_room(dependent):
                 stack.append(dependent)
             else:
-                found[dependent.author] = None
-    return found
+                authors[dependent.author] = None
+    return authors
 
 
 def settle_late(instruction: Instruction) -> None:

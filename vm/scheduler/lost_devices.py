@@ -75,7 +75,7 @@ def launched_since(
     launches = device.launches
     if launches is None:
         return ""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     newest: list[Any] = list(entries)
     newest.reverse()
     for entry in newest:
@@ -88,9 +88,9 @@ def launched_since(
             continue
         location = line(traits[0], entry[7])
         name = f"{traits[2]} ({location})" if location else str(traits[2])
-        found[name] = found.get(name, 0) + 1
-    names = [name if count == 1 else f"{name} {count} times" for name, count in list(found.items())[:MOST_SUSPECTS]]
-    return ", ".join(names) + (f" and {len(found) - MOST_SUSPECTS} more" if len(found) > MOST_SUSPECTS else "")
+        counts[name] = counts.get(name, 0) + 1
+    names = [name if count == 1 else f"{name} {count} times" for name, count in list(counts.items())[:MOST_SUSPECTS]]
+    return ", ".join(names) + (f" and {len(counts) - MOST_SUSPECTS} more" if len(counts) > MOST_SUSPECTS else "")
 
 
 def refuse_lost(device: DeviceState) -> None:
@@ -107,11 +107,11 @@ def give_up_copies(storages: Iterable[Storage], device: DeviceState, error: Tens
     unsettled: list[Storage] = []
     for storage in storages:
         copies = storage.current()
-        here = [copy for copy in copies if copy.device is device]
-        for copy in here:
+        lost = [copy for copy in copies if copy.device is device]
+        for copy in lost:
             if copy.writer is None and (copy.poison is None or copy.poison is error):
                 give_up(copy, storage, error)
-        if here and any(copy.writer is not None for copy in copies):
+        if lost and any(copy.writer is not None for copy in copies):
             unsettled.append(storage)
     return unsettled
 

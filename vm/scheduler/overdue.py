@@ -18,7 +18,7 @@ def continue_with_room(scheduler: Completion, instruction: Instruction) -> None:
     if instruction.retired or instruction.error is not None:
         return
     if instruction.status is Status.EXECUTED:
-        scheduler.complete(instruction, asked=True)
+        scheduler.complete(instruction, evicted=True)
     else:
         scheduler.metas.resolve_wanting(instruction)
 
@@ -55,12 +55,12 @@ def break_deadlocks(scheduler: Completion, before: int) -> bool:
     memory since `before`, and only behind instructions that wait for other nodes, overtakes these now. It fails if
     it does not fit even so.
     """
-    found = False
+    affected = False
     for device in scheduler.tiers.values():
         instruction = waits_long(device, before)
         if instruction is None or not is_stuck(instruction):
             continue
-        found = True
+        affected = True
         theirs = device.behind.get(instruction.author)
         if theirs is not None:
             theirs.give_up_order()
@@ -68,4 +68,4 @@ def break_deadlocks(scheduler: Completion, before: int) -> bool:
         if instruction.status is Status.READY:
             holders = "; other nodes have to send or receive values before more memory is free"
             scheduler.fail_waiting(instruction, out_of_memory(instruction, holders))
-    return found
+    return affected

@@ -50,7 +50,7 @@ class PendingMetas:
     def resolve_wanting(self, instruction: Instruction) -> None:
         """Resolve the metas of an instruction's results, once its session's share has as much room as possible."""
         instruction.pending -= 1
-        self._resolve_all(self._resolve_instruction(instruction, asked=True))
+        self._resolve_all(self._resolve_instruction(instruction, evicted=True))
 
     def _resolve_all(self, stack: list[tuple[VmTensor, Meta]]) -> None:
         while stack:
@@ -66,12 +66,12 @@ class PendingMetas:
                 if dependent.pending == 0 and dependent.error is None:
                     stack.extend(self._resolve_instruction(dependent))
 
-    def _resolve_instruction(self, instruction: Instruction, *, asked: bool = False) -> list[tuple[VmTensor, Meta]]:
+    def _resolve_instruction(self, instruction: Instruction, *, evicted: bool = False) -> list[tuple[VmTensor, Meta]]:
         """Infer the outputs of an instruction whose input metas are known; return the metas that become known."""
         resolved: list[tuple[VmTensor, Meta]] = []
         try:
             metas = self._infer_outputs(instruction)
-            if not self._check_sizes(instruction, metas, asked=asked):
+            if not self._check_sizes(instruction, metas, evicted=evicted):
                 instruction.pending += 1  # until `resolve_wanting`
                 return resolved
         except TensordError as error:
@@ -91,7 +91,7 @@ class PendingMetas:
         self.ready(instruction)
         return resolved
 
-    def _check_sizes(self, instruction: Instruction, metas: Iterable[Meta | None], *, asked: bool) -> bool:
+    def _check_sizes(self, instruction: Instruction, metas: Iterable[Meta | None], *, evicted: bool) -> bool:
         """`check_quotas` for results of a new size; DeviceMemoryError if they are larger than their device."""
         if instruction.plan is None:
             return True
@@ -100,24 +100,24 @@ class PendingMetas:
         known = need_alone(instruction)
         if known + nbytes > instruction.device.backend.limit:
             raise too_large(instruction, nbytes, known - scratch_of(instruction))
-        return self.check_quotas(instruction, nbytes, nbytes + most_of(instruction), asked=asked)
+        return self.check_quotas(instruction, nbytes, nbytes + most_of(instruction), evicted=evicted)
 
-    def check_quotas(self, instruction: Instruction, nbytes: int, share: int, *, asked: bool) -> bool:
+    def check_quotas(self, instruction: Instruction, nbytes: int, share: int, *, evicted: bool) -> bool:
         """QuotaError if more bytes exceed the session's quota, or a larger `share` of the device its ceiling.
 
         The session's values are evicted to keep within the share, as at admission: False if that has to happen first.
-        The second call, with `asked`, follows.
+        The second call, with `evicted`, follows.
         """
         account, device = instruction.session.account, instruction.device
         check_bytes(instruction.session, nbytes)
         if share <= 0 or has_share(account, device, share):
             return True
-        if asked:
+        if evicted:
             leaving = undecided(account, device, instruction)
             check_share(account, device, share, leaving, full_below(device, account, share))
         else:
             self.wanted.append(Wanted(instruction, share, share=True))
-        return asked
+        return evicted
 
     def _infer_outputs(self, instruction: Instruction) -> tuple[Meta | None, ...]:
         """Set the instruction's plan for its known input metas, and return the metas of the results."""

@@ -23,11 +23,11 @@ from .pending_metas import PendingMetas, learn_size
 from .wanted import Wanted
 
 
-def adopt_results(metas: PendingMetas, instruction: Instruction, *, last: bool, asked: bool) -> bool:
+def adopt_results(metas: PendingMetas, instruction: Instruction, *, last: bool, evicted: bool) -> bool:
     """Adopt the arrays that a `mut2` kernel returned: resolve their metas, account for their memory.
 
     False if an array does not fit yet. Room is wanted then, unless earlier instructions may still release memory, or
-    their ends may: this is not the `last` thing to be done. `asked`: the session's share was lacking for the next
+    their ends may: this is not the `last` thing to be done. `evicted`: the session's share was lacking for the next
     result, and its values leave as far as they may.
     """
     plan = instruction.plan
@@ -38,8 +38,8 @@ def adopt_results(metas: PendingMetas, instruction: Instruction, *, last: bool, 
         return True
     for index, (binding, array, nbytes) in enumerate(results_to_come(instruction)):
         try:
-            more, again = nbytes - instruction.most, asked and not index
-            if binding.tensor.meta is None and not metas.check_quotas(instruction, nbytes, more, asked=again):
+            more, again = nbytes - instruction.most, evicted and not index
+            if binding.tensor.meta is None and not metas.check_quotas(instruction, nbytes, more, evicted=again):
                 return False
         except QuotaError as error:
             fail_result(instruction, binding, error)

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from tensord.vm.memory.making_room import RoomRequest
-from tensord.vm.memory.refusals import Question, RefusedQuestions, question
+from tensord.vm.memory.refusals import Question, RefusedQuestions, question_of
 from tensord.vm.model.account import Account
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.tensor import Copy
@@ -35,7 +35,7 @@ def sim(parts: Parts) -> DeviceState:
 def asked(
     parts: Parts, device: DeviceState, spare: tuple[Copy, ...] = (), bound: tuple[Copy, ...] = (), *, own: bool = False
 ) -> Question:
-    return question(RoomRequest(device, spare, parts.session.account, own=own), parts.session, bound)
+    return question_of(RoomRequest(device, spare, parts.session.account, own=own), parts.session, bound)
 
 
 def test_the_same_question_is_known_until_the_outermost_block_ends(parts, sim):
@@ -90,8 +90,8 @@ def test_it_depends_on_who_asks_for_what(parts, sim):
     assert asked(parts, sim, own=True) != none
     assert asked(parts, parts.at("cpu:0")) != none
     other = Account(session.limits, 99)
-    assert question(RoomRequest(sim, (), other), session, ()) != none
-    assert question(RoomRequest(sim, (), session.account), parts.scheduler.system_session, ()) != none
+    assert question_of(RoomRequest(sim, (), other), session, ()) != none
+    assert question_of(RoomRequest(sim, (), session.account), parts.scheduler.system_session, ()) != none
 
 
 def test_where_sessions_have_floors_each_use_makes_it_another_question(parts, sim):

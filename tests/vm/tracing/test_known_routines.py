@@ -205,4 +205,4 @@ def test_programs_without_steps_are_forgotten_too(bare, monkeypatch):
         run(client, routine, program)
         client.release(routine)
     assert len(bare.engine.ring.routines.known) == 5
-    assert len(shared.found) == 5
+    assert len(shared.cache) == 5

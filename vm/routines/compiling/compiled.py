@@ -51,7 +51,7 @@ class CompiledPrograms:
     def __init__(self, capacity: int = CAPACITY) -> None:
         self.capacity = capacity
         self.steps = 0
-        self.found: OrderedDict[tuple[str, tuple[str, ...], frozenset[str]], Compiled] = OrderedDict()
+        self.cache: OrderedDict[tuple[str, tuple[str, ...], frozenset[str]], Compiled] = OrderedDict()
 
     def of(self, program: Program, devices: tuple[str, ...], passes: frozenset[str] = SEGMENT_PASSES) -> Compiled:
         """The compiled parts of a program, with these passes in its segments; empty for a new program."""
@@ -59,13 +59,13 @@ class CompiledPrograms:
         if steps > min(MAX_PROGRAM_STEPS, self.capacity):
             return Compiled(steps)
         key = (program.digest, devices, passes & SEGMENT_PASSES)
-        compiled = self.found.get(key)
+        compiled = self.cache.get(key)
         if compiled is not None:
-            self.found.move_to_end(key)
+            self.cache.move_to_end(key)
             return compiled
-        self.found[key] = compiled = Compiled(steps)
+        self.cache[key] = compiled = Compiled(steps)
         self.steps += steps
         while self.steps > self.capacity:
-            _, oldest = self.found.popitem(last=False)
+            _, oldest = self.cache.popitem(last=False)
             self.steps -= oldest.steps
         return compiled

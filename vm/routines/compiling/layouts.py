@@ -34,22 +34,22 @@ class LeavingView(NamedTuple):
 
 def layouts_of(program: Program, steps: Piece, plans: Sequence[Plan]) -> dict[int, ViewLayout]:
     """The layout of each value that is a view. A value that strides cannot express is a copy, and is not included."""
-    found: dict[int, ViewLayout] = {}
+    layouts: dict[int, ViewLayout] = {}
     for position, plan in zip(steps, plans, strict=True):
         if is_view(program, position):
             step = program.steps[position]
-            layout = layout_of(program, found, step.operands[0], step.first, plan)
+            layout = layout_of(program, layouts, step.operands[0], step.first, plan)
             if layout is not None:
-                found[step.first] = layout
-    return found
+                layouts[step.first] = layout
+    return layouts
 
 
-def layout_of(program: Program, found: dict[int, ViewLayout], base: int, value: int, plan: Plan) -> ViewLayout | None:
+def layout_of(program: Program, layouts: dict[int, ViewLayout], base: int, value: int, plan: Plan) -> ViewLayout | None:
     """The layout of a view of `base`; None if the value has to be a copy."""
     under, meta, view = program.metas[base], program.metas[value], plan.op.view
     if under is None or meta is None or view is None:
         return None
-    root, offset, strides = found.get(base) or ViewLayout(base, 0, under.strides)
+    root, offset, strides = layouts.get(base) or ViewLayout(base, 0, under.strides)
     try:
         layout = view(under, (offset, strides), meta, dict(plan.attributes))
     except ValueError:  # the op forbids a copy
@@ -59,10 +59,10 @@ def layout_of(program: Program, found: dict[int, ViewLayout], base: int, value: 
 
 def leaving_views(program: Program, steps: Piece, layouts: dict[int, ViewLayout]) -> list[LeavingView]:
     """The views that are used beyond the segment."""
-    found = []
+    leaving = []
     for value, (root, offset, strides) in layouts.items():
         meta = program.metas[value]
         if program.last_use[value] >= steps.stop and meta is not None:
             variables = program.variables
-            found.append(LeavingView(variables[value], variables[root], offset, strides, meta))
-    return found
+            leaving.append(LeavingView(variables[value], variables[root], offset, strides, meta))
+    return leaving

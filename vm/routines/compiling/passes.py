@@ -32,7 +32,7 @@ class ImprovedPrograms:
     def __init__(self, capacity: int = CAPACITY) -> None:
         self.capacity = capacity
         self.steps = 0
-        self.found: OrderedDict[tuple[str, frozenset[str]], tuple[Improved, int]] = OrderedDict()
+        self.cache: OrderedDict[tuple[str, frozenset[str]], tuple[Improved, int]] = OrderedDict()
 
     def of(self, program: Program, passes: frozenset[str]) -> Improved:
         """The program after these passes, with its own lines."""
@@ -40,16 +40,16 @@ class ImprovedPrograms:
         if not chosen or steps > min(MAX_PROGRAM_STEPS, self.capacity):
             return Improved(None, ())
         key = (program.digest, chosen)
-        if key in self.found:
-            self.found.move_to_end(key)
+        if key in self.cache:
+            self.cache.move_to_end(key)
         else:
-            self.found[key] = improved(program, chosen), steps
+            self.cache[key] = improved(program, chosen), steps
             self.steps += steps
-        found = self.found[key][0]
+        entry = self.cache[key][0]
         while self.steps > self.capacity:
-            _, (_, oldest) = self.found.popitem(last=False)
+            _, (_, oldest) = self.cache.popitem(last=False)
             self.steps -= oldest
-        return found if found.program is None else found._replace(program=at_lines_of(program, found.program))
+        return entry if entry.program is None else entry._replace(program=at_lines_of(program, entry.program))
 
 
 def lacks(program: Program, missing: Sequence[frozenset[str]]) -> bool:
@@ -75,21 +75,21 @@ def crowds(program: Program, memory: Sequence[int]) -> bool:
 
 def moved_bytes(program: Program) -> Counter[int]:
     """The bytes that the moves bring to each device slot, as far as known. A move in a block counts once."""
-    found: Counter[int] = Counter()
+    moved: Counter[int] = Counter()
     for step in program.steps:
         if step.op == MOVE and step.results[0] is not None:
-            found[step.device] += step.results[0].nbytes
+            moved[step.device] += step.results[0].nbytes
     for block in blocks_of(program):
-        found.update(moved_bytes(block))
-    return found
+        moved.update(moved_bytes(block))
+    return moved
 
 
 def improved(program: Program, passes: frozenset[str]) -> Improved:
-    found, done = applied(with_paths(program, ()), passes)
+    rewritten, done = applied(with_paths(program, ()), passes)
     changed = any(each.changed for each in done)
     if changed:
-        found.digest  # noqa: B018 - computed here, once for all sessions
-    return Improved(found if changed else None, tuple(done))
+        rewritten.digest  # noqa: B018 - computed here, once for all sessions
+    return Improved(rewritten if changed else None, tuple(done))
 
 
 def with_paths(program: Program, around: tuple[int, ...]) -> Program:
@@ -106,14 +106,14 @@ def with_paths(program: Program, around: tuple[int, ...]) -> Program:
     return with_steps(program, [with_path(step, position) for position, step in enumerate(program.steps)])
 
 
-def at_lines_of(program: Program, found: Program) -> Program:
-    """The program `found` with the lines of `program` instead of paths."""
+def at_lines_of(program: Program, rewritten: Program) -> Program:
+    """The program `rewritten` with the lines of `program` instead of paths."""
 
     def with_line(step: Step) -> Step:
         blocks = [at_lines_of(program, block) for block in step.blocks]
         return step._replace(location=line_at(program, step.location), blocks=tuple(blocks))
 
-    return with_steps(found, [with_line(step) for step in found.steps])
+    return with_steps(rewritten, [with_line(step) for step in rewritten.steps])
 
 
 def line_at(program: Program, path: tuple[int, ...]) -> Any:

@@ -245,11 +245,11 @@ class Compiler:
 
     def slice_of(self, value: int) -> BufferSlice:
         """The memory of a value; for a value from outside, that of its operand."""
-        found = self.buffer_slices.get(value)
-        if found is None:
-            found = BufferSlice(self.slots[self.program.variables[value]], 0, None, self.meta(value), whole=True)
-            self.enter(value, found)
-        return found
+        buffer_slice = self.buffer_slices.get(value)
+        if buffer_slice is None:
+            buffer_slice = BufferSlice(self.slots[self.program.variables[value]], 0, None, self.meta(value), whole=True)
+            self.enter(value, buffer_slice)
+        return buffer_slice
 
     def meta(self, value: int) -> Meta:
         return known_meta(self.program, value)

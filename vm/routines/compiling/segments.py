@@ -83,7 +83,7 @@ def borders_of(
     program: Program, works: Sequence[int], fusions: Sequence[Fusion], devices: Sequence[str] | Sequence[int]
 ) -> set[int]:
     """The steps that begin another segment, since the one before would be too long, or is on another device."""
-    found: set[int] = set()
+    borders: set[int] = set()
     total, start = 0, 0
     begun = {fusion.steps[0]: sum(works[n] for n in fusion.steps) for fusion in fusions}
     within = {n for fusion in fusions for n in range(fusion.steps[0] + 1, fusion.steps[-1] + 1)}
@@ -93,25 +93,25 @@ def borders_of(
         ends = n - start >= MAX_SEGMENT_STEPS or (total > 0 and total + begun.get(n, max(work, 0)) > MAX_SEGMENT_WORK)
         late = n - start >= MAX_EXTENDED_STEPS or total + work > MAX_EXTENDED_WORK
         if other or (ends and (late or n not in within)):
-            found.add(n)
+            borders.add(n)
             total, start = 0, n
         total += max(work, 0)
-    return found
+    return borders
 
 
 def cut(views: Sequence[int], alone: Collection[int], borders: Collection[int]) -> list[Piece]:
     """The pieces of all steps. `views`: the number of views before each step, and finally of all views."""
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     start, count = 0, len(views) - 1
     for position in range(count):
         if position in alone or position in borders:
-            found += split(start, position, views)
+            pieces += split(start, position, views)
             start = position
         if position in alone:
-            found.append(range(position, position + 1))
+            pieces.append(range(position, position + 1))
             start = position + 1
-    found += split(start, count, views)
-    return found
+    pieces += split(start, count, views)
+    return pieces
 
 
 def split(start: int, stop: int, views: Sequence[int]) -> Iterator[Piece]:

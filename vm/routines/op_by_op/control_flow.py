@@ -177,15 +177,15 @@ class RunningConstruct:
     def numbers(self, block: LinkedBlock) -> list[Scalar]:
         """The numbers of a block, with 0 for constants."""
         given = iter([self.given[position] for position in block.numbers])
-        found: list[Scalar] = []
+        numbers: list[Scalar] = []
         draws = 0
         for number in block.routine.program.numbers:
             if number.op == DRAW:
-                found.append(self.run.drawn << POSITION_BITS | draws)
+                numbers.append(self.run.drawn << POSITION_BITS | draws)
                 draws += 1
             else:
-                found.append(next(given) if number.op == PARAMETER else 0)
-        return found
+                numbers.append(next(given) if number.op == PARAMETER else 0)
+        return numbers
 
     def decision(self) -> Generator[Message, None, Any]:
         """The truth value, index or count of the step; None for a loop with a test."""
@@ -217,11 +217,11 @@ def value_of(answer: Answer, meta: Meta | None) -> Any:
 
 def linked_blocks(routine: SessionProgram, step: Step) -> tuple[LinkedBlock, ...]:
     """The blocks of a step, linked to the devices of the routine."""
-    found: list[LinkedBlock] = []
+    blocks: list[LinkedBlock] = []
     effects = 0
     for block, given in zip(step.blocks, layout_of(step.op, range(len(step.operands)), step.blocks).given, strict=True):
-        name = f"{routine.name}/{step.op}[{len(found)}]"
+        name = f"{routine.name}/{step.op}[{len(blocks)}]"
         linked = SessionProgram(block, routine.devices, (), routine.location, name, routine.passes & SEGMENT_PASSES)
-        found.append(LinkedBlock(linked, given.values, given.numbers, effects))
+        blocks.append(LinkedBlock(linked, given.values, given.numbers, effects))
         effects += block.effects[-1]
-    return tuple(found)
+    return tuple(blocks)

@@ -155,11 +155,11 @@ class SegmentGraph:
     def _make(self, replay: Replay, addresses: Sequence[int], numbers: Sequence[Scalar]) -> None:
         """Make the graph. Called by the thread that launches tasks."""
         try:
-            found = self._device.graph_of(replay.calls(), list(moving_in(self._recipe, self._moving)))
+            graph = self._device.graph_of(replay.calls(), list(moving_in(self._recipe, self._moving)))
         except BaseException as error:
             self._made = GraphRefusal(f"{type(error).__name__}: {error}")
             raise
-        self._made = found if isinstance(found, GraphRefusal) else Graphed(found, replay, addresses, numbers)
+        self._made = graph if isinstance(graph, GraphRefusal) else Graphed(graph, replay, addresses, numbers)
 
     def _take(self) -> None:
         """Take over the result of the launching thread."""

@@ -41,11 +41,11 @@ class PassedNumber:
 
     def put(self, value: Scalar) -> None:
         """Put a run's number into the calls that take it, unless the number is unchanged."""
-        found = value if self._number is None else self._number.of(value)
-        if found is not self._last:
-            self._last = found
+        converted = value if self._number is None else self._number.of(value)
+        if converted is not self._last:
+            self._last = converted
             for arguments, index in self.spots:
-                arguments[index] = found
+                arguments[index] = converted
 
 
 class Replay:
@@ -118,13 +118,13 @@ class Replay:
     def users(self) -> tuple[list[set[int]], dict[int, set[int]]]:
         """For each slot of an operand, and of a number that is no constant, the indices of the calls that use it."""
         indices = {id(arguments): index for index, (_, arguments) in enumerate(self.calls())}
-        found = [{indices[id(arguments)] for arguments, _ in spots} for spots in self._spots]
+        operands = [{indices[id(arguments)] for arguments, _ in spots} for spots in self._spots]
         for slot, views in enumerate(self._views):
-            found[slot].update(indices[id(arguments)] for _, spots in views for arguments, _ in spots)
+            operands[slot].update(indices[id(arguments)] for _, spots in views for arguments, _ in spots)
         numbers: dict[int, set[int]] = {}
         for given in self._numbers:
             numbers.setdefault(given.slot, set()).update(indices[id(arguments)] for arguments, _ in given.spots)
-        return found, numbers
+        return operands, numbers
 
     def patch(self, operands: Sequence[Any], numbers: Sequence[Scalar]) -> None:
         """Put a run's operands and numbers into the calls. A poisoned operand is None."""
@@ -162,15 +162,15 @@ def filling(device: Device) -> BoundKernel:
 
 def sliced(calls: list[Any], works: Sequence[int]) -> list[tuple[int, list[Any]]]:
     """The calls in slices of at most `SLICE` work, each with the index of its first call. A larger call is alone."""
-    found: list[tuple[int, list[Any]]] = []
+    slices: list[tuple[int, list[Any]]] = []
     start, total = 0, 0
     for index, work in enumerate(works):
         if total and total + work > SLICE:
-            found.append((start, calls[start:index]))
+            slices.append((start, calls[start:index]))
             start, total = index, 0
         total += work
-    found.append((start, calls[start:]))
-    return found
+    slices.append((start, calls[start:]))
+    return slices
 
 
 class Stamps:

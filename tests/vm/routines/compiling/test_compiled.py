@@ -170,7 +170,7 @@ class TestTheTable:
         table = CompiledPrograms()
         assert table.of(program, CPU) is not table.of(program, CPU)
         assert "digest" not in program.__dict__  # which would take long to make
-        assert not table.found
+        assert not table.cache
 
     def test_counts_the_texts_of_prints_too(self) -> None:
         builder = Builder()

@@ -100,13 +100,13 @@ class TestTheTable:
         assert table.of(Program.parse(TWICE), SEGMENT_PASSES) == (None, ())
         assert table.of(long, ALL) == (None, ())
         assert "digest" not in long.__dict__
-        assert not table.found
+        assert not table.cache
 
     def test_forgets_what_was_used_least_recently(self) -> None:
         table, programs = ImprovedPrograms(capacity=10), [chain_of(n) for n in (4, 5, 3)]
         for index in (0, 1, 0, 2):
             table.of(programs[index], ALL)
-        assert [digest for digest, _ in table.found] == [programs[0].digest, programs[2].digest]
+        assert [digest for digest, _ in table.cache] == [programs[0].digest, programs[2].digest]
         assert table.steps == 7
 
 
