@@ -360,11 +360,11 @@ class VirtualMachine(Runtime):
         if self.has_work():
             self.lock.give_way()
             self.drive()
-        found = [hook() for hook in list(self.hooks.values())]  # a list, since every hook has to be called
+        sent = [hook() for hook in list(self.hooks.values())]  # a list, since every hook has to be called
         if time.monotonic() - self._watched_at >= self.watch_period:
             self._watched_at = time.monotonic()
             self.watch()
-        return any(found)
+        return any(sent)
 
     def is_in_use(self) -> bool:
         """Whether periodic checks are needed: for hanging kernels, dropped handles, failures to log, names to write."""

@@ -52,9 +52,9 @@ def installed() -> list[dict[str, Any]]:
 
     rows: dict[str, dict[str, Any]] = {}
     for group in GROUPS:
-        for one in entry_points(group=group):
-            if one.dist is not None:
-                new = {"name": one.dist.name, "version": one.dist.version, "ops": [], "devices": []}
-                row = rows.setdefault(canonical(one.dist.name), new)
-                row["ops" if group == OPS else "devices"].append(one.name)
+        for entry_point in entry_points(group=group):
+            if entry_point.dist is not None:
+                new = {"name": entry_point.dist.name, "version": entry_point.dist.version, "ops": [], "devices": []}
+                row = rows.setdefault(canonical(entry_point.dist.name), new)
+                row["ops" if group == OPS else "devices"].append(entry_point.name)
     return [rows[name] for name in sorted(rows)]

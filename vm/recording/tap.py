@@ -76,11 +76,11 @@ class Tap:
     def has_room(self, nbytes: int) -> bool:
         return self._nbytes + self.reserved + nbytes <= self.bound
 
-    def value(self, array: NDArray[Any], what: str) -> int:
+    def value(self, array: NDArray[Any], label: str) -> int:
         """Keep a copy of a value if there is room, else record its loss. Return its number."""
         if not self.has_room(array.nbytes):
             meta = Meta.of(array.shape, array.dtype)
-            return self.lose(f"{what}: there was no room for {array.nbytes} bytes, since the recorder is slow", meta)
+            return self.lose(f"{label}: there was no room for {array.nbytes} bytes, since the recorder is slow", meta)
         number = next(self._numbers)
         packed = np.ascontiguousarray(array)
         self.put(VALUE, number, name_of(packed.dtype), array.shape, packed.nbytes)

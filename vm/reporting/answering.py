@@ -38,23 +38,23 @@ class ClientInfo(NamedTuple):
     consumed: int = 0
 
 
-def answer_with(answers: Mapping[str, Callable[..., Any]], what: object, arguments: object, asked: Any) -> Any:
+def answer_with(answers: Mapping[str, Callable[..., Any]], what: object, arguments: object, context: Any) -> Any:
     """The answer to one question.
 
-    `asked`: the machine and the asking session, the first argument of the answering function.
+    `context`: the machine and the asking session, the first argument of the answering function.
 
     ProtocolError if the question is unknown, or its arguments do not fit.
     """
-    found = answers.get(what) if type(what) is str else None
-    if found is None:
+    function = answers.get(what) if type(what) is str else None
+    if function is None:
         raise ProtocolError(f"unknown question {what!r:.40}; questions: {', '.join(answers)}")
     if not isinstance(arguments, list | tuple):
         raise ProtocolError(f"the arguments of {what} are a list")
     try:
-        signature(found).bind(asked, *arguments)
+        signature(function).bind(context, *arguments)
     except TypeError as error:
         raise ProtocolError(f"{what}: these arguments do not fit ({error})") from None
-    return found(asked, *arguments)
+    return function(context, *arguments)
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:

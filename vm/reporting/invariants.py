@@ -59,13 +59,13 @@ class Census:
 def violations(engine: Engine) -> list[str]:
     """The broken invariants: each by the name of its check, with an object that breaks it. Empty for a sound engine."""
     census = Census(engine)
-    found: list[str] = []
+    texts: list[str] = []
     for check in CHECKS:
         for text in check(census):
-            found.append(f"{check.__name__}: {text}")
-            if len(found) >= MAX_VIOLATIONS:
-                return found
-    return found
+            texts.append(f"{check.__name__}: {text}")
+            if len(texts) >= MAX_VIOLATIONS:
+                return texts
+    return texts
 
 
 # -- tensors and copies ------------------------------------------------------------------------------------------------
@@ -149,11 +149,11 @@ def stale_copies_without_uses_have_no_buffer(census: Census) -> Iterator[str]:
 def current_copies_are_candidates(census: Census) -> Iterator[str]:
     """The candidates of a device that has a tier below and was short of memory are all its current copies, each with
     its storage."""
-    found: dict[DeviceState, dict[Copy, Storage]] = {device: {} for device in census.engine.tiers.values()}
+    expected: dict[DeviceState, dict[Copy, Storage]] = {device: {} for device in census.engine.tiers.values()}
     for storage in census.storages:
         for copy in storage.current():
-            found[copy.device][copy] = storage
-    for device, current in found.items():
+            expected[copy.device][copy] = storage
+    for device, current in expected.items():
         if device.below is not None and device.short and device.candidates != current:
             missing = list(current.keys() - device.candidates.keys())
             wrong = [copy for copy, storage in device.candidates.items() if current.get(copy) is not storage]

@@ -176,13 +176,13 @@ def _later(entries: deque[tuple[Any, ...]], since: int, most: int = _ALL) -> Ite
     """The entries that were erased after a tick, at most the `most` newest. They are the last ones in the ring."""
     if not since and most >= len(entries):
         return list(entries)
-    found: list[tuple[Any, ...]] = []
+    newest: list[tuple[Any, ...]] = []
     for entry in islice(reversed(entries), most):
         if entry[ERASED[len(entry)]] <= since:
             break
-        found.append(entry)
-    found.reverse()
-    return found
+        newest.append(entry)
+    newest.reverse()
+    return newest
 
 
 class _Texts:

@@ -88,26 +88,26 @@ def whole(answered: Any) -> Any:
 # -- the questions -----------------------------------------------------------------------------------------------------
 
 
-def _stats(asked: QuestionContext) -> dict[str, Any]:
-    found = statistics(asked.engine, asked.session)
-    found["hung"] = plain(list(asked.about.hung()))
-    found["recent_errors"] = [error_text(error) for error in asked.about.errors()]
+def _stats(context: QuestionContext) -> dict[str, Any]:
+    found = statistics(context.engine, context.session)
+    found["hung"] = plain(list(context.about.hung()))
+    found["recent_errors"] = [error_text(error) for error in context.about.errors()]
     return found
 
 
-def _trace(asked: QuestionContext, since: object = 0, live: object = True, routines: object = None) -> Any:
+def _trace(context: QuestionContext, since: object = 0, live: object = True, routines: object = None) -> Any:
     after = natural("since", since)
     known_after = after if routines is None else natural("routines", routines)
-    return trace_parts(asked.engine, asked.about.where, after, live=bool(live), routines=known_after)
+    return trace_parts(context.engine, context.about.where, after, live=bool(live), routines=known_after)
 
 
-def _recent(asked: QuestionContext, since: object, most: object) -> Any:
+def _recent(context: QuestionContext, since: object, most: object) -> Any:
     limit = min(natural("most", most), MAX_ROWS)
-    return recent_parts(asked.engine, asked.about.where, natural("since", since), limit)
+    return recent_parts(context.engine, context.about.where, natural("since", since), limit)
 
 
-def _status(asked: QuestionContext) -> dict[str, Any]:
-    engine, _, about = asked
+def _status(context: QuestionContext) -> dict[str, Any]:
+    engine, _, about = context
     clients = [client for id_ in list(engine.directory.sessions) if (client := about.client(id_)) is not None]
     return {
         "version": version(),
@@ -118,7 +118,7 @@ def _status(asked: QuestionContext) -> dict[str, Any]:
         "descriptors": about.process.descriptors(),
         "devices": {name: _device_row(device) for name, device in engine.pools.items()},
         "files": _files(engine),
-        "checkpoints": _checkpoints(asked),
+        "checkpoints": _checkpoints(context),
         "durable": _durable(engine),
         "grace": about.grace,
         "kernels": about.kernels,
@@ -170,7 +170,7 @@ def _ring(engine: Engine) -> dict[str, Any]:
     }
 
 
-def _checkpoints(asked: QuestionContext) -> list[dict[str, Any]]:
+def _checkpoints(context: QuestionContext) -> list[dict[str, Any]]:
     return [
         {
             "directory": str(job.target.path),
@@ -178,7 +178,7 @@ def _checkpoints(asked: QuestionContext) -> list[dict[str, Any]]:
             "written": job.done,
             "bytes": max(job.to_write, job.done),
         }
-        for job in asked.engine.admission.durable.checkpoints.jobs
+        for job in context.engine.admission.durable.checkpoints.jobs
     ]
 
 
@@ -190,16 +190,16 @@ def _durable(engine: Engine) -> dict[str, Any] | None:
     return {"directory": str(checkpoints.durable), "failure": checkpoints.failure}
 
 
-def _sessions(asked: QuestionContext, freed: object = False) -> Any:
+def _sessions(context: QuestionContext, freed: object = False) -> Any:
     """The sessions.
 
     `freed`: each row also says what the end of the session would free, for which all tensors are visited.
     """
-    return _freed_slices(asked) if freed else _session_rows(asked)
+    return _freed_slices(context) if freed else _session_rows(context)
 
 
-def _session_rows(asked: QuestionContext) -> list[dict[str, Any]]:
-    engine, session, about = asked
+def _session_rows(context: QuestionContext) -> list[dict[str, Any]]:
+    engine, session, about = context
     waiting = engine.waiting()
     sessions = list(engine.directory.sessions.values())
     return [
@@ -208,49 +208,49 @@ def _session_rows(asked: QuestionContext) -> list[dict[str, Any]]:
     ]
 
 
-def _freed_slices(asked: QuestionContext) -> Iterator[list[dict[str, Any]]]:
+def _freed_slices(context: QuestionContext) -> Iterator[list[dict[str, Any]]]:
     sums = Sums(SESSION)
-    for extents in Walk(asked.engine).slices():
+    for extents in Walk(context.engine).slices():
         sums.add(extents)
         yield []
-    yield [row | {"freed": dict(sums.freed.get(row["id"], {}))} for row in _session_rows(asked)]
+    yield [row | {"freed": dict(sums.freed.get(row["id"], {}))} for row in _session_rows(context)]
 
 
-def _session(one: VmSession, about: MachineFacts, waiting: int, *, asks: bool) -> dict[str, Any]:
+def _session(session: VmSession, about: MachineFacts, waiting: int, *, asks: bool) -> dict[str, Any]:
     process = about.process
-    who = about.client(one.id) or ClientInfo(one.name, process.pid, process.uid, "local", process.uptime())
+    client = about.client(session.id) or ClientInfo(session.name, process.pid, process.uid, "local", process.uptime())
     return {
-        "id": one.id,
-        **who._asdict(),
-        "pending": who.pending + waiting,
-        "tensors": len(one.tensors),
-        "bytes": one.account.bytes,
-        "peak": one.account.peak,
-        "live": len(one.live),
-        "errors": one.counts.errors,
-        "moved": total(one.counts.moved),
-        "evicted": total(one.counts.evicted),
-        "cancelled": one.cancelled is not None,
-        "names": one.account.names,
-        "quota": one.limits.bytes,
-        "payload": one.payload,
-        "strict": one.strict,
+        "id": session.id,
+        **client._asdict(),
+        "pending": client.pending + waiting,
+        "tensors": len(session.tensors),
+        "bytes": session.account.bytes,
+        "peak": session.account.peak,
+        "live": len(session.live),
+        "errors": session.counts.errors,
+        "moved": total(session.counts.moved),
+        "evicted": total(session.counts.evicted),
+        "cancelled": session.cancelled is not None,
+        "names": session.account.names,
+        "quota": session.limits.bytes,
+        "payload": session.payload,
+        "strict": session.strict,
         "asks": asks,
     }
 
 
 def _tensors(
-    asked: QuestionContext, limit: object = 50, session: object = 0, device: object = ""
+    context: QuestionContext, limit: object = 50, session: object = 0, device: object = ""
 ) -> Iterator[list[Any]]:
-    engine, _, about = asked
+    engine, _, about = context
     most, only = min(natural("limit", limit), MAX_ROWS), session_or_any(session, engine.directory.sessions)
     return tensor_slices(engine, most, only, device_or_any(device, engine.pools), about.where)
 
 
 def _memory(
-    asked: QuestionContext, by: object = DEVICE, limit: object = 50, device: object = ""
+    context: QuestionContext, by: object = DEVICE, limit: object = 50, device: object = ""
 ) -> Iterator[list[Any]]:
-    engine, _, about = asked
+    engine, _, about = context
     most, on = min(natural("limit", limit), MAX_ROWS), device_or_any(device, engine.pools)
 
     def name_of(id_: int) -> str | None:
@@ -260,16 +260,16 @@ def _memory(
     return held_slices(engine, Sums(by_what(by), on), most, about.where, name_of)
 
 
-def _names(asked: QuestionContext, limit: object = MAX_ROWS, kind: object = "") -> Iterator[list[Any]]:
-    return name_slices(asked.engine.directory.names, min(natural("limit", limit), MAX_ROWS), name_kind(kind))
+def _names(context: QuestionContext, limit: object = MAX_ROWS, kind: object = "") -> Iterator[list[Any]]:
+    return name_slices(context.engine.directory.names, min(natural("limit", limit), MAX_ROWS), name_kind(kind))
 
 
-def _invariants(asked: QuestionContext) -> dict[str, Any]:
+def _invariants(context: QuestionContext) -> dict[str, Any]:
     """Check the invariants.
 
     The time is proportional to the number of objects, and no other session is served meanwhile.
     """
-    engine = asked.engine
+    engine = context.engine
     return {
         "rules": len(CHECKS),
         "tensors": sum(len(one.tensors) for one in engine.directory.sessions.values()),
@@ -278,43 +278,43 @@ def _invariants(asked: QuestionContext) -> dict[str, Any]:
     }
 
 
-def _detail(asked: QuestionContext, every: object, everywhere: object = False) -> int:
+def _detail(context: QuestionContext, every: object, everywhere: object = False) -> int:
     """Time one of `every` runs call by call, of this session or, as long as it lives, of all sessions; 0: none."""
-    engine, session, _ = asked
-    found = natural("every", every)
+    engine, session, _ = context
+    interval = natural("every", every)
     if not engine.ring.enabled:
         raise ProtocolError("detail is a part of the trace, but this machine does not trace: start it with tracing on")
     if everywhere:
-        engine.ring.details.ask(session, found)
+        engine.ring.details.ask(session, interval)
     else:
-        session.detail = found
-    return found
+        session.detail = interval
+    return interval
 
 
-def _members(asked: QuestionContext) -> Iterator[list[Any]]:
+def _members(context: QuestionContext) -> Iterator[list[Any]]:
     """The nodes of the cluster, this one included; empty if the machine does not belong to a cluster."""
-    members = asked.about.members
+    members = context.about.members
     return iter(()) if members is None else members.rows()
 
 
-def _join(asked: QuestionContext, rows: object, token: object) -> int:
+def _join(context: QuestionContext, rows: object, token: object) -> int:
     """Set the table of the cluster's members, and the secret by which they recognize each other."""
-    members = asked.about.members
+    members = context.about.members
     if members is None:
         raise refuse_alone()
-    return members.join(asked.session, rows, token)
+    return members.join(context.session, rows, token)
 
 
-def _drain(asked: QuestionContext) -> None:
+def _drain(context: QuestionContext) -> None:
     """Refuse new sessions of the daemon. Open sessions continue."""
-    if asked.about.drain is None or not asked.session.files.may_store:
+    if context.about.drain is None or not context.session.files.may_store:
         raise ProtocolError("only the daemon's own user, over ipc, may drain it")
-    asked.about.drain()
+    context.about.drain()
 
 
-def _record(asked: QuestionContext, sessions: object = (), bound: object = QUEUE_BYTES) -> dict[str, Any]:
+def _record(context: QuestionContext, sessions: object = (), bound: object = QUEUE_BYTES) -> dict[str, Any]:
     """Record messages and values of the given sessions, or of all, from the next batch on, with their current state."""
-    engine, session, _ = asked
+    engine, session, _ = context
     if not isinstance(sessions, list | tuple):
         raise ProtocolError("the sessions to record must be a list of numbers")
     chosen = frozenset(session_or_any(one, engine.directory.sessions) for one in sessions)
@@ -333,32 +333,34 @@ def _record(asked: QuestionContext, sessions: object = (), bound: object = QUEUE
 
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "stats": _stats,
-    "residency": lambda asked, id_: residency(tensor_asked(asked.session, natural("id", id_))),
-    "state": lambda asked, id_: state_row(tensor_asked(asked.session, natural("id", id_))),
+    "residency": lambda context, id_: residency(tensor_asked(context.session, natural("id", id_))),
+    "state": lambda context, id_: state_row(tensor_asked(context.session, natural("id", id_))),
     "trace": _trace,
     "recent": _recent,
     "status": _status,
     "checkpoints": _checkpoints,
-    "metrics": lambda asked: metrics_slices(asked.engine, asked.about),
+    "metrics": lambda context: metrics_slices(context.engine, context.about),
     "sessions": _sessions,
     "tensors": _tensors,
     "memory": _memory,
-    "devices": lambda asked: [describe(asked.engine, one, asked.about.where) for one in asked.engine.pools.values()],
+    "devices": lambda context: [
+        describe(context.engine, one, context.about.where) for one in context.engine.pools.values()
+    ],
     "names": _names,
     "invariants": _invariants,
-    "routine": lambda asked, id_, source=False: routine_row(asked.session, natural("id", id_), source=bool(source)),
+    "routine": lambda context, id_, source=False: routine_row(context.session, natural("id", id_), source=bool(source)),
     "plugins": lambda _asked: [plugin.row for plugin in loaded()],
     "detail": _detail,
-    "returns": lambda asked, limit=10: returning_slices(
-        asked.engine, min(natural("limit", limit), MAX_ROWS), asked.about.where
+    "returns": lambda context, limit=10: returning_slices(
+        context.engine, min(natural("limit", limit), MAX_ROWS), context.about.where
     ),
-    "evict": lambda asked, names=(), owner=0, device="": evict(asked.engine, asked.session, names, owner, device),
+    "evict": lambda context, names=(), owner=0, device="": evict(context.engine, context.session, names, owner, device),
     "members": _members,
     "join": _join,
     "drain": _drain,
     "record": _record,
-    "recorded": lambda asked: asked.engine.recorders.drain(asked.session),
-    "recording": lambda asked: {"reads": asked.engine.recorders.unread(asked.session)},
-    "unrecord": lambda asked: asked.engine.recorders.end(asked.session),
-    "withdraw": lambda asked, node: asked.engine.admission.cancellation.withdraw(asked.session, node),
+    "recorded": lambda context: context.engine.recorders.drain(context.session),
+    "recording": lambda context: {"reads": context.engine.recorders.unread(context.session)},
+    "unrecord": lambda context: context.engine.recorders.end(context.session),
+    "withdraw": lambda context, node: context.engine.admission.cancellation.withdraw(context.session, node),
 }

@@ -53,11 +53,11 @@ class SerialFiles:
                 raise ProtocolError(f"file {number} is not open")
             if len(ids) != len(entries):
                 raise ProtocolError(f"{len(ids)} ids for {len(entries)} tensors")
-            found = [unusable_entry(one) or decode_entry(file, one) for one in entries]
+            decoded = [unusable_entry(one) or decode_entry(file, one) for one in entries]
         except TensordError as error:
             self.state.reject(session, error, ids, location, "load")
             return
-        for id_, entry in zip(ids, found, strict=True):
+        for id_, entry in zip(ids, decoded, strict=True):
             try:
                 tensor = read(file, entry, device)
             except TensordError as error:

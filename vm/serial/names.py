@@ -41,11 +41,11 @@ class SerialNames:
 
     def bind(self, given: Mapping[str, Published[SerialTensor]]) -> None:
         replaced = self.families.replaced(given, self.names)
-        for name, one in given.items():
-            for tensor in one.tensors:
+        for name, publication in given.items():
+            for tensor in publication.tensors:
                 tensor.holders += 1
             self.drop(name)
-            self.names[name] = one
+            self.names[name] = publication
             self.families.add(name)
         for name in replaced:
             self.drop(name)
@@ -53,8 +53,8 @@ class SerialNames:
     def lookup(self, session: SerialSession, message: Lookup) -> Any:
         """Define handles of named tensors, or of snapshots of them: all or none."""
         wanted, ids, _, snapshot = message
-        found = named(wanted, self.names)
-        tensors = [tensor for one in found for tensor in one.tensors]
+        publications = named(wanted, self.names)
+        tensors = [tensor for one in publications for tensor in one.tensors]
         if len(ids) != len(tensors):
             return len(tensors)
         check_new(session, ids)
@@ -63,7 +63,7 @@ class SerialNames:
         for id_, tensor in zip(ids, tensors, strict=True):
             tensor.holders += 1
             define(session, id_, tensor)
-        return lookup_answer(found, tensors, summary)
+        return lookup_answer(publications, tensors, summary)
 
     def expanded(self, given: Sequence[str]) -> list[str]:
         """The published names for the given ones.

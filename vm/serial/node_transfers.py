@@ -75,12 +75,12 @@ class SerialNodeTransfers:
             outputs, metas = (message.output,), (meta_of(message),)
             self.state.reject(session, error, outputs, message.location, "recv", metas, at)
             return
-        found = self.mailbox.pop(message.transfer, None)
+        sent = self.mailbox.pop(message.transfer, None)
         missing = ProtocolError("nothing has been sent yet: on the serial engine, send a value before you receive it")
-        value = denial(session, missing, message.location, "recv") if found is None else fitting(found[1], meta)
+        value = denial(session, missing, message.location, "recv") if sent is None else fitting(sent[1], meta)
         tensor = SerialTensor(value, meta, home)
         define(session, message.output, tensor)
-        if found is None:
+        if sent is None:
             self.awaited[message.transfer] = (session, tensor)
 
     def close(self, session: SerialSession) -> None:

@@ -31,9 +31,9 @@ class SerialQuestionContext(NamedTuple):
     recent: Sequence[TensordError]
 
 
-def answer(asked: SerialQuestionContext, what: object, arguments: object) -> Any:
+def answer(context: SerialQuestionContext, what: object, arguments: object) -> Any:
     """The answer to one question. ProtocolError if the serial machine cannot answer it."""
-    return answer_with(_ANSWERS, what, arguments, asked)
+    return answer_with(_ANSWERS, what, arguments, context)
 
 
 def _trace(_asked: SerialQuestionContext, *_: object) -> Any:
@@ -47,8 +47,8 @@ def _detail(_asked: SerialQuestionContext, every: object, _: object = False) -> 
     return natural("every", every)
 
 
-def _stats(asked: SerialQuestionContext) -> dict[str, Any]:
-    engine, session, recent = asked
+def _stats(context: SerialQuestionContext) -> dict[str, Any]:
+    engine, session, recent = context
     return {
         "engine": "serial",
         "instructions": engine.ids,
@@ -98,8 +98,8 @@ def _session_row(session: SerialSession) -> dict[str, Any]:
     }
 
 
-def _state(asked: SerialQuestionContext, id_: object) -> dict[str, Any]:
-    tensor = _tensor_of(asked.session, id_)
+def _state(context: SerialQuestionContext, id_: object) -> dict[str, Any]:
+    tensor = _tensor_of(context.session, id_)
     error = None if tensor.value.array is not None else tensor.value.first
     return state_of(error, tensor.meta, ready=True)
 
@@ -117,10 +117,10 @@ def residency(tensor: SerialTensor) -> dict[str, str]:
 
 
 def _memory(
-    asked: SerialQuestionContext, by: object = DEVICE, limit: object = 50, device: object = ""
+    context: SerialQuestionContext, by: object = DEVICE, limit: object = 50, device: object = ""
 ) -> list[dict[str, Any]]:
     """Sums of bytes. A value counts for the first session that holds it; when and where it was made is not known."""
-    engine = asked.engine
+    engine = context.engine
     most, on = min(natural("limit", limit), MAX_ROWS), device_or_any(device, engine.devices)
     sums = Sums(by_what(by), on)
     sums.add(extents(engine))
@@ -156,15 +156,15 @@ def _shape(tensor: SerialTensor) -> dict[str, Any]:
     return properties(tensor.meta, tensor.home, residency(tensor), tensor.holders)
 
 
-def _names(asked: SerialQuestionContext, limit: object = MAX_ROWS, kind: object = "") -> list[dict[str, Any]]:
-    names = asked.engine.names
+def _names(context: SerialQuestionContext, limit: object = MAX_ROWS, kind: object = "") -> list[dict[str, Any]]:
+    names = context.engine.names
     chosen = names_of(names, name_kind(kind))[: min(natural("limit", limit), MAX_ROWS)]
     return [name_row(name, names[name], _shape) for name in chosen]
 
 
-def _routine(asked: SerialQuestionContext, id_: object) -> dict[str, Any]:
+def _routine(context: SerialQuestionContext, id_: object) -> dict[str, Any]:
     """Describe a routine as the virtual machine does before it is compiled, since ops always run one by one here."""
-    routine = routine_of(asked.session, natural("id", id_))
+    routine = routine_of(context.session, natural("id", id_))
     program = routine.program
     return {
         "program": program.digest,
@@ -183,11 +183,11 @@ def _routine(asked: SerialQuestionContext, id_: object) -> dict[str, Any]:
 def memory_by_device(engine: SerialEngine) -> dict[str, int]:
     """Device -> the bytes of the tensors whose home it is."""
     tensors = [tensor for session in engine.sessions.values() for tensor in session.tensors.values()]
-    found = dict.fromkeys(engine.devices, 0)
+    sums = dict.fromkeys(engine.devices, 0)
     named = (tensor for published in engine.names.values() for tensor in published.tensors)
     for tensor in {*tensors, *named}:
-        found[tensor.home] += nbytes_of(tensor)
-    return found
+        sums[tensor.home] += nbytes_of(tensor)
+    return sums
 
 
 def nbytes_of(tensor: SerialTensor) -> int:
@@ -198,7 +198,7 @@ def nbytes_of(tensor: SerialTensor) -> int:
 
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "stats": _stats,
-    "residency": lambda asked, id_: residency(_tensor_of(asked.session, id_)),
+    "residency": lambda context, id_: residency(_tensor_of(context.session, id_)),
     "state": _state,
     "trace": _trace,
     "memory": _memory,

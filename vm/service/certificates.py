@@ -49,14 +49,14 @@ def dialled(context: ssl.SSLContext, connection: socket, fingerprint: str) -> ss
     """A TLS connection to the daemon with this fingerprint; ProtocolError if its certificate has another one."""
     secure = wrapped(context, connection)
     try:
-        found = hashlib.sha256(secure.getpeercert(binary_form=True) or b"").hexdigest()
+        actual = hashlib.sha256(secure.getpeercert(binary_form=True) or b"").hexdigest()
     except OSError:
         secure.close()
         raise
-    if found != fingerprint:
+    if actual != fingerprint:
         secure.close()
         wanted = f"the table of members says {fingerprint[:16]}..." if fingerprint else "it should take plain TCP"
-        raise ProtocolError(f"its certificate is {found[:16]}..., and {wanted}")
+        raise ProtocolError(f"its certificate is {actual[:16]}..., and {wanted}")
     return secure
 
 

@@ -59,13 +59,13 @@ def check(config: Config) -> None:
 def start_warnings(config: Config) -> list[str]:
     """Warnings about questionable settings, with which a daemon still starts, such as more memory than there is."""
     most = available_memory()
-    asked = {"the daemon (memory)": config.memory}
+    limits = {"the daemon (memory)": config.memory}
     for name, (kind, options) in check_devices(config.opened).items():
         if KINDS[kind].main_memory and config.memory <= most:  # otherwise cpu devices have a share of it
-            asked[f"{name} (its option memory)"] = getattr(options, "memory", 0)
+            limits[f"{name} (its option memory)"] = getattr(options, "memory", 0)
     warnings = [
         f"{name} may take {size(nbytes)}, and this machine or its control group has {size(most)}: set it lower"
-        for name, nbytes in asked.items()
+        for name, nbytes in limits.items()
         if nbytes > most
     ]
     if config.warm and config.kernels is None and not any(table.get("launches") for table in config.opened):

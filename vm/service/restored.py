@@ -41,13 +41,13 @@ def generation_to_restore(config: Config) -> FoundGeneration | None:
             raise StartError(f"{path}: has no checkpoint to restore; take one first, or leave out --strict")
         return None
     try:
-        found = look(real_path(str(path.absolute())), 0, (), deep=False)
+        generation = look(real_path(str(path.absolute())), 0, (), deep=False)
     except TensordError as error:
         without = "start without it" if config.restore is not None else "move it away"
         raise StartError(f"{error.message}; {without} to serve all the same") from None
     if strict:
-        check_damage({**{f"generation {n}": why for n, why in found.notes.items()}, **found.damaged}, path)
-    return found
+        check_damage({**{f"generation {n}": why for n, why in generation.notes.items()}, **generation.damaged}, path)
+    return generation
 
 
 def directory_to_restore(config: Config) -> Path | None:
@@ -108,19 +108,19 @@ def restore(engine: Engine, config: Config) -> None:
     """Publish the names to restore, and log what differs from the checkpoint. StartError as in
     `generation_to_restore`."""
     began = monotonic()
-    found = generation_to_restore(config)
-    if found is None:
+    generation = generation_to_restore(config)
+    if generation is None:
         if config.restore is not None:
             log.warning("nothing to restore: no checkpoint was ever written there", directory=str(config.restore))
         return
     try:
-        report = engine.admission.durable.restore_at_once(found)
+        report = engine.admission.durable.restore_at_once(generation)
     except TensordError as error:
-        raise StartError(f"{found.reader.path}: {error.message}") from None
+        raise StartError(f"{generation.reader.path}: {error.message}") from None
     if config.restore_strict:
-        check_damage(report["failed"], found.reader.path)
+        check_damage(report["failed"], generation.reader.path)
     log_report(report, engine)
-    log_plugins(found)
+    log_plugins(generation)
     log.info(
         "restored",
         directory=report["directory"],

@@ -115,14 +115,14 @@ class DaemonWarming:
         (device, sample), op = (planned.entry.device, planned.sample), find(planned.sample.op)
         uploads: list[NamedMessage] = []
         operands: list[object] = []
-        for one in sample.operands:
-            if isinstance(one, Meta):
+        for operand in sample.operands:
+            if isinstance(operand, Meta):
                 self.newest += 1
-                shape, dtype = one.plain
-                uploads.append(Upload(self.newest, shape, dtype, device, values_of(one), LOCATION_NUMBER))
+                shape, dtype = operand.plain
+                uploads.append(Upload(self.newest, shape, dtype, device, values_of(operand), LOCATION_NUMBER))
                 operands.append(self.newest)
             else:
-                operands.append(one)
+                operands.append(operand)
         results = tuple(range(self.newest + 1, self.newest + 1 + op.outputs))
         self.used = (*range(self.newest + 1 - len(uploads), self.newest + 1), *results)
         self.newest += op.outputs

@@ -49,11 +49,11 @@ class KnownRoutines:
 
     def note(self, session: int, routine: SessionProgram) -> KnownRoutine:
         """Give a routine a number and enter it, unless it is known."""
-        found = self.known.get(routine.number)
-        if found is None:
+        known = self.known.get(routine.number)
+        if known is None:
             self._newest = routine.number = self._newest + 1
-            found = self.known[routine.number] = KnownRoutine(routine.number, session, routine)
-        return found
+            known = self.known[routine.number] = KnownRoutine(routine.number, session, routine)
+        return known
 
     def compiled(self, session: int, routine: SessionProgram, segment: SegmentRecord, tick: int) -> None:
         found = self.note(session, routine)
@@ -65,11 +65,11 @@ class KnownRoutines:
 
         Beyond `REMEMBERED` the oldest ones are forgotten.
         """
-        found = self.known.get(routine.number)
-        if found is not None and not found.gone:
-            found.gone = True
-            self._gone.append(found)
-            self._weight += cost_of(found)
+        known = self.known.get(routine.number)
+        if known is not None and not known.gone:
+            known.gone = True
+            self._gone.append(known)
+            self._weight += cost_of(known)
             while self._weight > REMEMBERED:
                 oldest = self._gone.popleft()
                 self._weight -= cost_of(oldest)

@@ -105,15 +105,15 @@ class Walk:
 
     def slices(self) -> Iterator[list[PoolExtent]]:
         """All extents, in lists; the machine may work between two of them."""
-        found: list[PoolExtent] = []
+        extents: list[PoolExtent] = []
         room = PER_SLICE
         for piece in self._pieces():
-            found += piece
+            extents += piece
             room -= 1
             if not room:
-                yield found
-                found, room = [], PER_SLICE
-        yield found
+                yield extents
+                extents, room = [], PER_SLICE
+        yield extents
 
     def _pieces(self) -> Iterator[Iterable[PoolExtent]]:
         """The extents of one storage or instruction after the other; empty if the step has found none."""
@@ -150,7 +150,7 @@ class Walk:
             ]
 
     def _values(self, storage: Storage, holders: Sequence[int], names: Sequence[str]) -> list[PoolExtent]:
-        account, found = storage.account, []
+        account, extents = storage.account, []
         maker = 0 if account is None else account.session
         for copy in storage.copies.values() if storage.views is None else storage.current():
             poisoned = copy.poison is not None
@@ -159,8 +159,8 @@ class Walk:
                 device, line = copy.device, storage.location
                 sort = MAPPED if copy in device.mapped else TENSOR if copy.view is None else VIEW
                 extent = (device.name, sort, nbytes, storage.made, maker, line, holders, names, "", poisoned)
-                found.append(PoolExtent._make(extent))
-        return found
+                extents.append(PoolExtent._make(extent))
+        return extents
 
     def _under_way(self, instruction: Instruction) -> Iterator[PoolExtent]:
         """The extents that a live instruction keeps: its temporaries, its arena, and stale copies that it accesses."""

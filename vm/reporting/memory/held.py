@@ -185,11 +185,11 @@ def keep_largest(
     """Put the `limit` largest groups into the heap `largest`, and the sums of the others into `rest`."""
     for some in batched(groups.items(), PER_SLICE):
         for key, group in some:
-            one = (group.nbytes, key, group)
+            item = (group.nbytes, key, group)
             if len(largest) < limit:
-                heapq.heappush(largest, one)
+                heapq.heappush(largest, item)
             else:
-                rest.merge(heapq.heappushpop(largest, one)[2] if largest else group)
+                rest.merge(heapq.heappushpop(largest, item)[2] if largest else group)
                 rest.rest += 1
         yield
 
@@ -197,13 +197,13 @@ def keep_largest(
 def row(by: str, key: Key, group: MemoryRow, now: int, about: About) -> dict[str, Any]:
     """A group as plain values. Its key is "" for bytes without a session, name or line, and for the rest."""
     key = () if group.rest else key
-    what = "" if by != SESSION else about(key[0]) if key and key[0] else ""
+    text = "" if by != SESSION else about(key[0]) if key and key[0] else ""
     if by == DEVICE:
-        what = " ".join(key[1:]).rstrip()
+        text = " ".join(key[1:]).rstrip()
     return {
         "key": str(key[0]) if key and key[0] else "",
-        "what": what or "",
-        "ended": what is None,
+        "what": text or "",
+        "ended": text is None,
         "rest": group.rest,
         "bytes": group.nbytes,
         "count": group.count,

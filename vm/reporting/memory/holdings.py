@@ -72,12 +72,12 @@ class Largest:
     def on(self, device: DeviceState) -> str:
         """The sentence of `largest_on`, new or reused."""
         before = self._clock()
-        until, found = self._found.get(device.name, (before, ""))
+        until, sentence = self._found.get(device.name, (before, ""))
         if before >= until:
-            found = largest_on(device, self._directory, self._where)
+            sentence = largest_on(device, self._directory, self._where)
             after = self._clock()
-            self._found[device.name] = (after + (after - before) * SHARE, found)
-        return found
+            self._found[device.name] = (after + (after - before) * SHARE, sentence)
+        return sentence
 
 
 def largest_on(device: DeviceState, directory: Directory, where: Where) -> str:
@@ -95,11 +95,11 @@ def largest_on(device: DeviceState, directory: Directory, where: Where) -> str:
     return f"; the largest there{more}: {', '.join(rows)}"
 
 
-def sentence(one: Holding) -> str:
+def sentence(holding: Holding) -> str:
     """A holding as text: `4 KiB (4096 bytes) by matmul at a.py:3 in f (session 1, named 'w')`."""
-    at = f" at {one.location}" if one.location else ""
-    named = f", named {', '.join(map(repr, one.names[:2]))}" if one.names else ""
-    return f"{exact_size(one.nbytes)} by {one.op or 'an unknown op'}{at} (session {one.session}{named})"
+    at = f" at {holding.location}" if holding.location else ""
+    named = f", named {', '.join(map(repr, holding.names[:2]))}" if holding.names else ""
+    return f"{exact_size(holding.nbytes)} by {holding.op or 'an unknown op'}{at} (session {holding.session}{named})"
 
 
 def tensors(directory: Directory) -> Iterator[VmTensor]:
@@ -120,21 +120,21 @@ def held_by(some: Iterable[VmTensor], seen: set[int]) -> Iterator[SizedCopy]:
                     yield SizedCopy(copy.nbytes, copy.id, copy, storage)
 
 
-def is_there(one: SizedCopy) -> bool:
+def is_there(sized: SizedCopy) -> bool:
     """Whether the copy still has its memory.
 
     If it was released, its objects may serve another tensor (`memory.recycling`).
     """
-    return one.copy.buffer is not None and one.copy.id == one.id
+    return sized.copy.buffer is not None and sized.copy.id == sized.id
 
 
 def keep_largest(heap: list[Row], more: Iterable[Row], limit: int) -> None:
     """Add rows to a heap of the `limit` largest. (`heapq.nlargest` would sort its result again for every slice.)"""
-    for found in more:
+    for row in more:
         if len(heap) < limit:
-            heapq.heappush(heap, found)
-        elif heap and found > heap[0]:
-            heapq.heapreplace(heap, found)
+            heapq.heappush(heap, row)
+        elif heap and row > heap[0]:
+            heapq.heapreplace(heap, row)
 
 
 def add_names(found: Named, some: Iterable[tuple[str, VmTensor]]) -> None:
@@ -142,11 +142,11 @@ def add_names(found: Named, some: Iterable[tuple[str, VmTensor]]) -> None:
         found.setdefault(tensor.storage, []).append(name)
 
 
-def row(one: SizedCopy, names: Named, where: Where) -> Holding:
-    storage = one.storage
+def row(sized: SizedCopy, names: Named, where: Where) -> Holding:
+    storage = sized.storage
     session, location = maker_of(storage, where)
     named = tuple(sorted(names.get(storage, ())))
-    return Holding(one.copy.id, one.copy.device.name, one.nbytes, storage.maker[0], session, location, named)
+    return Holding(sized.copy.id, sized.copy.device.name, sized.nbytes, storage.maker[0], session, location, named)
 
 
 def maker_of(storage: Storage, where: Where) -> tuple[int, str]:

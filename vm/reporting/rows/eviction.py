@@ -60,18 +60,18 @@ NO_EVICTION: Mapping[str, Any] = {
 def returning_slices(engine: Engine, limit: int, where: Where) -> Iterator[list[dict[str, Any]]]:
     """The `limit` storages with the most bytes that came back to a device after an eviction, of those that did so at
     least `OFTEN` times. All slices but the last are empty: they divide the work."""
-    found: dict[Storage, str] = {}  # storage -> the home of one of its tensors
+    homes: dict[Storage, str] = {}  # storage -> the home of one of its tensors
     everything = tensors(engine.directory)
     for chunk in batched(everything, PER_SLICE):
-        found |= {one.storage: one.home.name for one in chunk if one.storage.returns >= OFTEN}
+        homes |= {one.storage: one.home.name for one in chunk if one.storage.returns >= OFTEN}
         yield []
-    most = nlargest(limit, found, key=lambda storage: storage.returns * storage.nbytes)
+    most = nlargest(limit, homes, key=lambda storage: storage.returns * storage.nbytes)
     names: Named = {}
     if most:
         for some in batched(list(engine.directory.named()), PER_SLICE):
             add_names(names, some)
             yield []
-    yield [returning_row(storage, found[storage], names, where) for storage in most]
+    yield [returning_row(storage, homes[storage], names, where) for storage in most]
 
 
 def returning_row(storage: Storage, device: str, names: Named, where: Where) -> dict[str, Any]:

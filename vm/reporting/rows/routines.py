@@ -121,25 +121,25 @@ def graph_row(segment: CompiledSegment) -> dict[str, Any]:
 def value_rows(routine: SessionProgram) -> list[list[str]]:
     """The memory mode of each value, "on device", "local" or "virtual", and the reason; in order."""
     program = routine.program
-    found = [["on device", reason_outside(program, value)] for value in range(len(program.metas))]
+    rows = [["on device", reason_outside(program, value)] for value in range(len(program.metas))]
     for segment in routine.segments.values():
         if isinstance(segment, CompiledSegment):
             for value, buffer_slice in segment.recipe.buffer_slices.items():
                 if value >= program.inputs:
-                    found[value] = mode_inside(segment, value, buffer_slice)
+                    rows[value] = mode_inside(segment, value, buffer_slice)
             for fusion in segment.recipe.fusions:
                 for value in fusion.virtual:
-                    found[value] = ["virtual", f"between steps {fusion.steps[0]} and {fusion.steps[-1]} of one fusion"]
-            add_reasons_unfused(program, segment.recipe, found)
-    return found
+                    rows[value] = ["virtual", f"between steps {fusion.steps[0]} and {fusion.steps[-1]} of one fusion"]
+            add_reasons_unfused(program, segment.recipe, rows)
+    return rows
 
 
-def add_reasons_unfused(program: Program, recipe: Recipe, found: list[list[str]]) -> None:
+def add_reasons_unfused(program: Program, recipe: Recipe, rows: list[list[str]]) -> None:
     """Add to the reasons of the results of large reductions why these are not in a fusion."""
     for step in (program.steps[n] for n in recipe.steps):
         operand = program.metas[step.operands[0]] if step.operands and step.operands[0] >= 0 else None
         if operand is not None and operand.nbytes >= LEAST_BYTES and (why := why_unfused(program, step)):
-            found[step.first][1] += f"; not in a fusion: {why}"
+            rows[step.first][1] += f"; not in a fusion: {why}"
 
 
 def reason_outside(program: Program, value: int) -> str:

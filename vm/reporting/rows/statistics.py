@@ -94,9 +94,9 @@ def residency(tensor: VmTensor) -> dict[str, str]:
     for (device, view), copy in (storage.views or {}).items():
         if view == key:
             copies.setdefault(device, copy)
-    found = {}
+    states = {}
     for device, copy in copies.items():
-        found[device.name] = "planned" if copy.writer is not None else "valid" if copy.poison is None else "poisoned"
+        states[device.name] = "planned" if copy.writer is not None else "valid" if copy.poison is None else "poisoned"
     if type(tensor) is Moved and tensor.mover is not None:
-        found.setdefault(tensor.home.name, "planned")
-    return found
+        states.setdefault(tensor.home.name, "planned")
+    return states

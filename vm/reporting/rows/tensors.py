@@ -76,11 +76,11 @@ def _handles(engine: Engine, session: int) -> Iterator[Found]:
     """All handles, and the published tensors without handles."""
     seen: set[VmTensor] = set()
     sessions = engine.directory.sessions
-    for one in [sessions[session]] if session else list(sessions.values()):
-        for _, id_, tensor in handles_of(one, one.tensors):
+    for holder in [sessions[session]] if session else list(sessions.values()):
+        for _, id_, tensor in handles_of(holder, holder.tensors):
             if tensor.holders > 1:
                 seen.add(tensor)
-            yield _nbytes(tensor), one.id, id_, tensor
+            yield _nbytes(tensor), holder.id, id_, tensor
     if not session:
         for number, tensor in enumerate(dict.fromkeys([tensor for _, tensor in engine.directory.named()])):
             if tensor not in seen:

@@ -165,15 +165,15 @@ class MemoryGuard:
         that had unread bytes most often are.
         """
         watched = self._watched.items()
-        found = [
+        suspects = [
             fd
             for fd, w in watched
             if 2 * w.busy >= w.checks and w.busy >= (1 if urgent and w.silent else CHECKS_UNTIL_SUSPECT)
         ]
-        if urgent and not found:
+        if urgent and not suspects:
             most = max((w.busy for _, w in watched), default=0)
-            found = [fd for fd, w in watched if most and w.busy == most]
-        return found
+            suspects = [fd for fd, w in watched if most and w.busy == most]
+        return suspects
 
 
 def _expected(memory: int, before: int) -> int:

@@ -66,13 +66,13 @@ class AllowList:
         self.names, self._stamp = {}, None
         try:
             with self.path.open("rb") as file:
-                found = os.fstat(file.fileno())
-                if found.st_mode & 0o022:
-                    return [f"others may write it (mode {found.st_mode & 0o7777:04o}): run chmod 600 {self.path}"]
+                status = os.fstat(file.fileno())
+                if status.st_mode & 0o022:
+                    return [f"others may write it (mode {status.st_mode & 0o7777:04o}): run chmod 600 {self.path}"]
                 lines = file.read().splitlines()
         except OSError as error:
             return [f"{error.strerror}. It lists the clients' public keys, one per line, as tensord keygen prints them"]
-        self._stamp = _stamp(found)
+        self._stamp = _stamp(status)
         return [problem for number, line in enumerate(lines, 1) if (problem := self._take(line, number))]
 
     def _take(self, line: bytes, number: int) -> str:

@@ -178,12 +178,12 @@ class Front:
         if len(messages) > self.limits.batch:
             raise ProtocolError(f"a batch of {len(messages)} messages; {self.limits.batch} are allowed")
         peer.batch = number
-        found: Sequence[Any] = messages
+        filled: Sequence[Any] = messages
         before = peer.uploaded
         if uploads:
-            found = fill_uploads(peer, messages, uploads, payloads, self.freed)
-        peer.inbox.extend(found)
-        peer.taken += len(found)
+            filled = fill_uploads(peer, messages, uploads, payloads, self.freed)
+        peer.inbox.extend(filled)
+        peer.taken += len(filled)
         if peer.taken - peer.reported >= self.step or peer.uploaded - peer.reported_bytes >= self.step_bytes:
             if peer not in self.credit_due:
                 self.credit_due.append(peer)

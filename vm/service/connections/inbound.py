@@ -65,26 +65,26 @@ def fill_uploads(
     peer: Peer, messages: Sequence[Any], uploads: Sequence[Any], payloads: Sequence[Any], freed: Freed
 ) -> list[Any]:
     """The messages of a batch, with the payloads of its uploads filled in. ProtocolError if a payload is missing."""
-    found = list(messages)
+    batch = list(messages)
     for entry in uploads:
         if type(entry) is not tuple or len(entry) != 3:
             raise ProtocolError("an entry of uploads is [position, position in the group or -1, place]")
         position, inner, place = entry
-        array = element(found, position) if inner == -1 else element(group_at(found, position), inner)
+        array = element(batch, position) if inner == -1 else element(group_at(batch, position), inner)
         upload = name_fields(array, Upload)
         if upload is None or type(array) is not tuple:  # a filled upload is not a tuple
             raise ProtocolError(f"message {position} of the batch is not an upload without a payload")
         payload = payload_of(peer, upload, place, payloads, freed)
         filled = with_payload(array, payload)
         if inner == -1:
-            found[position] = filled
+            batch[position] = filled
         else:
-            group = list(group_at(found, position))
+            group = list(group_at(batch, position))
             group[inner] = filled
-            found[position] = [ATOMIC, group]  # admission checks its other messages
+            batch[position] = [ATOMIC, group]  # admission checks its other messages
         peer.uploaded += payload.nbytes
         peer.uploads.append((peer.taken + position + 1, payload.nbytes))
-    return found
+    return batch
 
 
 def group_at(messages: Sequence[Any], position: Any) -> Sequence[Any]:

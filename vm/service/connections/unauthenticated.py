@@ -46,13 +46,13 @@ class UnauthenticatedPeers:
     def all(self) -> list[tuple[int, Listener, int]]:
         """Number, listener and descriptor of each unauthenticated connection, oldest first."""
         greeted = {(peer.listener, peer.credentials.fd) for peer in self.registry.peers.values()}
-        found = [
+        connections = [
             (number, listener, fd)
             for listener in self.listeners
             for fd, number in listener.connections.items()
             if (listener, fd) not in greeted
         ]
-        return sorted(found, key=itemgetter(0))
+        return sorted(connections, key=itemgetter(0))
 
     def cut(self, number: int, listener: Listener, fd: int, why: str) -> None:
         """End an unauthenticated connection."""

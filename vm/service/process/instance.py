@@ -143,20 +143,20 @@ def _cannot_make(directory: Path, number: int | None) -> StartError:
 
 def check_private(directory: Path) -> None:
     """StartError unless a directory is this user's alone."""
-    found = directory.lstat()
-    if stat.S_ISLNK(found.st_mode) and found.st_uid == os.getuid():
-        found = directory.stat()
+    status = directory.lstat()
+    if stat.S_ISLNK(status.st_mode) and status.st_uid == os.getuid():
+        status = directory.stat()
     another = f"choose another directory, as in --address ipc:///tmp/tensord-{os.getuid()}/socket"
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise StartError(f"{directory} is not a directory: {another}")
-    if found.st_uid != os.getuid():
-        raise StartError(f"{directory} belongs to uid {found.st_uid}, not to {os.getuid()}: {another}")
-    if found.st_mode & stat.S_ISVTX:
+    if status.st_uid != os.getuid():
+        raise StartError(f"{directory} belongs to uid {status.st_uid}, not to {os.getuid()}: {another}")
+    if status.st_mode & stat.S_ISVTX:
         raise StartError(f"{directory} is shared by everybody: {another}")
-    if found.st_mode & 0o077:
-        mode = stat.S_IMODE(found.st_mode)
+    if status.st_mode & 0o077:
+        mode = stat.S_IMODE(status.st_mode)
         raise StartError(f"{directory} may be entered by others (mode {mode:04o}): run chmod 700 {directory}")
-    if found.st_mode & 0o700 != 0o700:
+    if status.st_mode & 0o700 != 0o700:
         raise StartError(f"{directory} cannot be used by its owner: run chmod 700 {directory}")
 
 

@@ -89,16 +89,16 @@ def available_memory() -> int:
 
 def _group_limits() -> list[int]:
     """The memory.max of this process's control group and its parents; no limit without version 2."""
-    found = []
+    limits = []
     with suppress(OSError):
         name = Path("/proc/self/cgroup").read_text().rpartition("::/")[2].strip()
         root = Path("/sys/fs/cgroup")
         for group in (root / name, *(root / name).parents):
             with suppress(OSError, ValueError):
-                found.append(int((group / "memory.max").read_text()))
+                limits.append(int((group / "memory.max").read_text()))
             if group == root:
                 break
-    return found or [UNLIMITED]
+    return limits or [UNLIMITED]
 
 
 def choice(allowed: Sequence[str]) -> Check:

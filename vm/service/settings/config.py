@@ -222,16 +222,16 @@ def _checked(kind: type[Any], key: str, value: object, where: str, base: Path) -
     if check is None:
         raise StartError(f"{where}: unknown key; {_similar(kind, key)}")
     try:
-        found = check(value)
+        checked = check(value)
     except checks.SentenceError as error:
         raise StartError(f"{where}: {error}") from None
     except ValueError as error:
         raise StartError(f"{where}: must be {error}, not {_short(value)}") from None
     except MetadataError as error:
         raise StartError(f"{where}: {error.message}") from None
-    if isinstance(found, tuple):
-        return tuple([base / one if isinstance(one, Path) else one for one in found])
-    return base / found if isinstance(found, Path) else found
+    if isinstance(checked, tuple):
+        return tuple([base / one if isinstance(one, Path) else one for one in checked])
+    return base / checked if isinstance(checked, Path) else checked
 
 
 def settings(kind: type[Any]) -> Iterator[tuple[str, checks.Check]]:

@@ -77,7 +77,7 @@ def join_traces(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) ->
         (trace, NodeOffsets(step[0], step[1], step[2], step[3], by, known))
         for trace, step, by, known in zip(traces.values(), steps, shifts, ticks, strict=True)
     ]
-    found = NodesTrace(
+    joined = NodesTrace(
         with_transfer_edges([with_offsets(record, by) for trace, by in parts for record in trace.records]),
         devices=[device for trace in traces.values() for device in trace.devices],
         dropped=sum(trace.dropped for trace in traces.values()),
@@ -101,8 +101,8 @@ def join_traces(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) ->
             for run in trace.runs
         ],
     )
-    found.nodes, found.clocks = MappingProxyType(dict(traces)), MappingProxyType(dict(clocks))
-    return found
+    joined.nodes, joined.clocks = MappingProxyType(dict(traces)), MappingProxyType(dict(clocks))
+    return joined
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------

@@ -45,10 +45,10 @@ class Advice:
 def advise(trace: Records, chosen: Collection[int] | None = None) -> Advice:
     """The advice on a trace. With `chosen`, only findings that involve one of these instructions."""
     evidence = Evidence(trace)
-    found = [one for rule in RULES for one in rule(evidence) if one.cost > 0]
+    findings = [one for rule in RULES for one in rule(evidence) if one.cost > 0]
     if chosen is not None:
         wanted = set(chosen)
-        found = [one for one in found if not wanted.isdisjoint(one.instructions)]
-    worth = [one for one in found if one.cost * MINOR >= evidence.length]
+        findings = [one for one in findings if not wanted.isdisjoint(one.instructions)]
+    worth = [one for one in findings if one.cost * MINOR >= evidence.length]
     ordered = sorted(worth, key=lambda one: (-one.cost, one.rule, one.instructions))
-    return Advice(tuple(ordered), len(found) - len(worth), evidence.length)
+    return Advice(tuple(ordered), len(findings) - len(worth), evidence.length)

@@ -46,10 +46,10 @@ def _first(moves: list[Record]) -> int:
 def _values(evidence: Evidence) -> dict[int, list[Record]]:
     """The evictions and returns of each value, in their order."""
     value: dict[int, int] = {}
-    found: dict[int, list[Record]] = defaultdict(list)
+    moves: dict[int, list[Record]] = defaultdict(list)
     for record in evidence.records:
         if record.op.startswith(FORCED):
             for source, target in zip(read_by(record), written_by(record), strict=False):
                 value[target] = value.get(source, source)
-                found[value[target]].append(record)
-    return found
+                moves[value[target]].append(record)
+    return moves

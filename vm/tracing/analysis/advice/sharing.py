@@ -52,7 +52,7 @@ def means(records: Sequence[Record]) -> dict[int, float]:
 
 def waits(records: Sequence[Record]) -> dict[Pair, dict[int, int]]:
     """By pair, each instruction that delayed the other session, and for how many nanoseconds."""
-    found: dict[Pair, dict[int, int]] = defaultdict(dict)
+    delays: dict[Pair, dict[int, int]] = defaultdict(dict)
     ready: Counter[int] = Counter()  # by session, how many instructions are ready
     since = 0
     runs: Record | None = None
@@ -60,7 +60,7 @@ def waits(records: Sequence[Record]) -> dict[Pair, dict[int, int]]:
         if runs is not None and time > since:
             for session, count in ready.items():
                 if count and session != runs.caused_by:
-                    waited = found[runs.caused_by, session]
+                    waited = delays[runs.caused_by, session]
                     waited[runs.id] = waited.get(runs.id, 0) + time - since
         since = time
         if begins:
@@ -71,7 +71,7 @@ def waits(records: Sequence[Record]) -> dict[Pair, dict[int, int]]:
                 runs = record
         elif runs is record:
             runs = None
-    return found
+    return delays
 
 
 def _events(records: Sequence[Record]) -> Iterator[tuple[int, bool, bool, Record]]:

@@ -147,11 +147,11 @@ def is_barrier(record: Record) -> bool:
 
 def accesses(record: Record) -> dict[int, tuple[bool, bool]]:
     """Copy -> (whether the record reads it, whether the record writes it)."""
-    found: dict[int, tuple[bool, bool]] = {}
+    by_copy: dict[int, tuple[bool, bool]] = {}
     for copy, kind, _version in record.operands:
         if kind == OperandKind.FREED:
             continue
-        reads, writes = found.get(copy, (False, False))
+        reads, writes = by_copy.get(copy, (False, False))
         const = kind == OperandKind.CONST
-        found[copy] = (reads or const, writes or not const)
-    return found
+        by_copy[copy] = (reads or const, writes or not const)
+    return by_copy

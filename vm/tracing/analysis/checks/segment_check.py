@@ -204,11 +204,11 @@ class _Machine:
         meta = self._meta(value)
         if meta.size == 0:
             return True
-        found = layout_of_view(self._meta(held.value), chain, meta)
+        layout = layout_of_view(self._meta(held.value), chain, meta)
         strides = buffer_slice.strides or _packed(buffer_slice)
-        if found is None or found[0] + held.start != buffer_slice.offset:
+        if layout is None or layout[0] + held.start != buffer_slice.offset:
             return False
-        return all(n == 1 or s == t for n, s, t in zip(buffer_slice.shape, strides, found[1], strict=True))
+        return all(n == 1 or s == t for n, s, t in zip(buffer_slice.shape, strides, layout[1], strict=True))
 
     def _values_at(self, buffer_slice: BufferSliceRecord) -> list[int]:
         start, stop = _extent(buffer_slice)

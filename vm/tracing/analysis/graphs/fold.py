@@ -166,15 +166,15 @@ def _links(graph: Graph) -> dict[int, int]:
         sources[edge.target].add(edge.source)
         targets[edge.source].add(edge.target)
     records = {record.id: record for record in graph.nodes}
-    found = {}
+    links = {}
     for source, after in targets.items():
         target = next(iter(after))
         # A source without dependences of its own counts only as the head of a chain.
         before = {one for one in sources[target] if sources.get(one)} or {source}
         if len(after) == 1 and before == {source} and _alike(records[source], records[target]):
-            found[source] = target
-    ends = Counter(found.values())
-    return {source: target for source, target in found.items() if ends[target] == 1}
+            links[source] = target
+    ends = Counter(links.values())
+    return {source: target for source, target in links.items() if ends[target] == 1}
 
 
 def _alike(one: Record, other: Record) -> bool:

@@ -89,17 +89,17 @@ class Graph:
 
     def opened(self, opener: Opener) -> Graph:
         """The graph with runs replaced by their steps."""
-        found = {node.id: inside for node in self.nodes if (inside := opener.opened(node)) is not None}
+        insides = {node.id: inside for node in self.nodes if (inside := opener.opened(node)) is not None}
         nodes: list[Record] = []
-        edges = [_between_steps(edge, found) for edge in self.edges]
+        edges = [_between_steps(edge, insides) for edge in self.edges]
         runs, inner = dict(self.runs), dict(self.inner)
         for node in self.nodes:
-            steps = found[node.id].steps if node.id in found else ()
+            steps = insides[node.id].steps if node.id in insides else ()
             nodes += [step for step, _ in steps] or [node]
             for step, known in steps:
                 runs[step.id], inner[step.id] = runs.get(node.id, ""), known
                 edges += [Dependence(edge.source, step.id, edge.reason, 0, Mark.ELIDED) for edge in step.edges]
-        within = {id_: [step.id for step, _ in reversed(opened.steps)] for id_, opened in found.items()}
+        within = {id_: [step.id for step, _ in reversed(opened.steps)] for id_, opened in insides.items()}
         critical = tuple(each for id_ in self.critical for each in within.get(id_) or (id_,))
         return Graph(tuple(nodes), tuple(edges), self.until, runs, inner, critical)
 

@@ -53,12 +53,12 @@ def page_of(graph: Graph, node: str = "", *, legend: bool = True) -> str:
 
     It opens with the picture `node`, by default with the finest one that is readable.
     """
-    found = {name: picture(graph) for name, picture in FOLDS.items()}
-    sizes = {name: len(picture.nodes) for name, picture in found.items()}
+    folded = {name: picture(graph) for name, picture in FOLDS.items()}
+    sizes = {name: len(picture.nodes) for name, picture in folded.items()}
     first = {size: name for name, size in reversed(sizes.items())}  # for each size, the finest picture
     readable = next((name for name, size in sizes.items() if size <= CROWDED), min(sizes, key=sizes.__getitem__))
     shown = first[sizes[node or readable]]
-    pictures = {name: found[name] for name in FOLDS if name in first.values()}
+    pictures = {name: folded[name] for name in FOLDS if name in first.values()}
     records = {record.id: record for picture in pictures.values() for each in picture.nodes for record in each.records}
     data = {
         "shown": shown,

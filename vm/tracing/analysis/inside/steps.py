@@ -154,7 +154,7 @@ def waits_of(program: Program, steps: range) -> dict[int, tuple[tuple[int, Reaso
     """For each of these steps, the earlier steps on which it depends, and why."""
     makers: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
-    found: dict[int, tuple[tuple[int, Reason], ...]] = {}
+    waits: dict[int, tuple[tuple[int, Reason], ...]] = {}
     for n in steps:
         step = program.steps[n]
         mine: dict[int, Reason] = {}
@@ -169,8 +169,8 @@ def waits_of(program: Program, steps: range) -> dict[int, tuple[tuple[int, Reaso
         for value in step.operands:
             readers.setdefault(value, []).append(n)
         makers |= dict.fromkeys(range(step.first, step.first + len(step.results)), n)
-        found[n] = tuple(sorted(mine.items()))
-    return found
+        waits[n] = tuple(sorted(mine.items()))
+    return waits
 
 
 def uses_of(program: Program, steps: range) -> tuple[Uses, Uses]:
@@ -215,20 +215,20 @@ def copies_of(record: Record, segment: SegmentRecord) -> dict[int, int]:
 
 def memory_of(program: Program, segment: SegmentRecord) -> dict[int, str]:
     """Where each step's value lies in memory, as text."""
-    found: dict[int, str] = {}
+    texts: dict[int, str] = {}
     for call in segment.calls:
         if call.op != FILL:
-            found |= dict.fromkeys(call.steps, "virtual")
+            texts |= dict.fromkeys(call.steps, "virtual")
             makers = {program.steps[n].first: n for n in call.steps}
-            found |= {
+            texts |= {
                 makers[result.value]: memory_text(program, segment, result)
                 for result in call.gives
                 if result.value in makers  # only the first of several results
             }
     for n in range(segment.first, segment.last + 1):
-        if n not in found:
-            found[n] = f"a view of %{program.steps[n].operands[0]}"
-    return found
+        if n not in texts:
+            texts[n] = f"a view of %{program.steps[n].operands[0]}"
+    return texts
 
 
 def memory_text(program: Program, segment: SegmentRecord, result: ArgumentRecord) -> str:

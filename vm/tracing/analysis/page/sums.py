@@ -38,16 +38,16 @@ DEPTH: Final = 3
 def curves(trace: Records, limits: Mapping[str, int], origin: int, *, complete: bool) -> list[Row]:
     """The memory of each device over time. If the trace is not `complete`, only the bytes that records measured."""
     if complete:
-        found: Iterable[tuple[str, Curve]] = [(one.device, one.curve) for one in memory(trace)]
+        device_curves: Iterable[tuple[str, Curve]] = [(one.device, one.curve) for one in memory(trace)]
     else:
-        found = [(device, in_use(trace, device, ())) for device in trace.devices]
+        device_curves = [(device, in_use(trace, device, ())) for device in trace.devices]
     return [
         {
             "device": device,
             "limit": limits.get(device, 0),
             "curve": [[max(0, time - origin), used] for time, used in thinned(curve)],
         }
-        for device, curve in found
+        for device, curve in device_curves
         if curve
     ]
 
@@ -66,16 +66,16 @@ def held(trace: Records) -> list[Row]:
     return [_holding(one, made.get(one.copy)) for one in largest]
 
 
-def _holding(one: Holding, maker: Record | None) -> Row:
+def _holding(holding: Holding, maker: Record | None) -> Row:
     return {
-        "session": one.session,
-        "name": ", ".join(one.names),
-        "holder": f"session {one.session}" if one.session else "names alone",
-        "bytes": one.nbytes,
+        "session": holding.session,
+        "name": ", ".join(holding.names),
+        "holder": f"session {holding.session}" if holding.session else "names alone",
+        "bytes": holding.nbytes,
         "of": "" if maker is None else operands_text(maker),
-        "where": [one.device],
-        "location": one.location,
-        "id": one.copy,
+        "where": [holding.device],
+        "location": holding.location,
+        "id": holding.copy,
     }
 
 
@@ -106,16 +106,16 @@ def advice_on(trace: Records) -> list[Row]:
     return [_advice(one) for one in advise(trace).findings[:FINDINGS]]
 
 
-def _advice(one: Finding) -> Row:
-    words = plain(one)
+def _advice(finding: Finding) -> Row:
+    words = plain(finding)
     return {
-        "rule": one.rule,
+        "rule": finding.rule,
         "title": words["title"],
         "what": words["what"],
-        "cost": one.cost / 1e6,
-        "lines": [line.location for line in one.lines],
+        "cost": finding.cost / 1e6,
+        "lines": [line.location for line in finding.lines],
         "do": words["todo"],
-        "ids": one.instructions[:INSTRUCTIONS],
+        "ids": finding.instructions[:INSTRUCTIONS],
     }
 
 
@@ -129,15 +129,15 @@ def explanations(trace: Records, graph: Graph) -> dict[str, str]:
         if edge.mark is Mark.MET:
             met[edge.target].append(edge)
     explainer = Explainer(trace, lambda record: met.get(record.id, ()))
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     steps = 0
     for record in worth_explaining(trace):
         explanation = explainer.why(record, DEPTH)
-        found[str(record.id)] = cut(to_text(explanation))
+        texts[str(record.id)] = cut(to_text(explanation))
         steps += len(explanation.spans)
         if steps > STEPS:
             break
-    return found
+    return texts
 
 
 def worth_explaining(trace: Records) -> Iterator[Record]:

@@ -36,11 +36,11 @@ class Filter:
         records = tuple(records)
         if self.session is not None:
             check_session(records, self.session)
-        found = tuple(record for record in records if self._matches(record))
+        matching = tuple(record for record in records if self._matches(record))
         if self.slowest is None:
-            return found
-        slowest = {record.id for record in sorted(found, key=ran, reverse=True)[: self.slowest]}
-        return tuple(record for record in found if record.id in slowest)
+            return matching
+        slowest = {record.id for record in sorted(matching, key=ran, reverse=True)[: self.slowest]}
+        return tuple(record for record in matching if record.id in slowest)
 
     def may_have_made(self, op: str, session: int, location: str) -> bool:
         """Whether the instruction that made a copy meets the conditions, of which only this is known.

@@ -30,11 +30,11 @@ class DeviceWork:
     """The times in which each device computed: in order, and merged where they touch."""
 
     def __init__(self, records: Iterable[Record]) -> None:
-        found = defaultdict(list)
+        intervals = defaultdict(list)
         for record in records:
             if record.started and record.finished and traits_of(record.opcode).computes:
-                found[record.device].append((record.started, record.finished))
-        self._times = {device: merged(times) for device, times in found.items()}
+                intervals[record.device].append((record.started, record.finished))
+        self._times = {device: merged(times) for device, times in intervals.items()}
 
     def overlap(self, record: Record) -> int:
         """For how many nanoseconds of a record its device computed."""
@@ -50,10 +50,10 @@ class DeviceWork:
 
 def merged(times: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The union of intervals, as intervals that do not touch, in order."""
-    found: list[tuple[int, int]] = []
+    union: list[tuple[int, int]] = []
     for begin, end in sorted(times):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if union and begin <= union[-1][1]:
+            union[-1] = (union[-1][0], max(end, union[-1][1]))
         else:
-            found.append((begin, end))
-    return found
+            union.append((begin, end))
+    return union

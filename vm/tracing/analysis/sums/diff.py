@@ -62,12 +62,12 @@ def diff(before: Sequence[Record], after: Sequence[Record], lines: Mapping[str, 
     lines = same_lines(before, after) if lines is None else lines
     pairs = {key: (key[0], lines[key[1]]) for key in old if key[1] in lines and (key[0], lines[key[1]]) in new}
     both = [Change(op, location, was[1], old[was], new[op, location]) for was, (op, location) in pairs.items()]
-    gone = [Change(op, "", was, row, StatsRow(op)) for (op, was), row in old.items() if (op, was) not in pairs]
+    removed = [Change(op, "", was, row, StatsRow(op)) for (op, was), row in old.items() if (op, was) not in pairs]
     met = set(pairs.values())
-    more = [
+    added = [
         Change(op, location, "", StatsRow(op), row) for (op, location), row in new.items() if (op, location) not in met
     ]
-    return sorted((*both, *gone, *more), key=lambda change: (change.slower, change.more), reverse=True)
+    return sorted((*both, *removed, *added), key=lambda change: (change.slower, change.more), reverse=True)
 
 
 def same_lines(before: Iterable[Record], after: Iterable[Record]) -> dict[str, str]:

@@ -105,13 +105,13 @@ def memory(trace: Records, chosen: Filter | None = None) -> list[DeviceMemory]:
     if chosen:
         copies = copies_of(trace, chosen, lifetimes)
         lifetimes = [lifetime for lifetime in lifetimes if lifetime.copy in copies]
-        found = [with_peak(device, derived(those), those) for device, those in by_device(trace, lifetimes)]
+        devices = [with_peak(device, derived(held), held) for device, held in by_device(trace, lifetimes)]
     else:
-        found = [
-            with_peak(device, in_use(trace, device, those) or derived(those), those)
-            for device, those in by_device(trace, lifetimes)
+        devices = [
+            with_peak(device, in_use(trace, device, held) or derived(held), held)
+            for device, held in by_device(trace, lifetimes)
         ]
-    return [one for one in found if one.peak]
+    return [one for one in devices if one.peak]
 
 
 def extent(devices: Iterable[DeviceMemory]) -> tuple[int, int]:
@@ -129,12 +129,12 @@ def by_device(trace: Records, lifetimes: Iterable[CopyLifetime]) -> Iterator[tup
 def copies_of(trace: Records, chosen: Filter, lifetimes: Iterable[CopyLifetime]) -> set[int]:
     """The copies that the chosen records made. If the trace lacks the record, what is known of the copy decides."""
     known = {lifetime.copy for record in trace.records for lifetime in made(record)}
-    told = {
+    matching = {
         one.copy
         for one in lifetimes
         if one.copy not in known and chosen.may_have_made(one.op, one.session, one.location)
     }
-    return told | {lifetime.copy for record in chosen.select(trace.records) for lifetime in made(record)}
+    return matching | {lifetime.copy for record in chosen.select(trace.records) for lifetime in made(record)}
 
 
 def with_peak(device: str, curve: list[tuple[int, int]], lifetimes: list[CopyLifetime]) -> DeviceMemory:
@@ -233,11 +233,11 @@ def lifetimes_of(trace: Records) -> Iterator[CopyLifetime]:
             unmade.update(written(record))
         for lifetime in (*(one for one in found(record) if one.copy not in unmade), *made(record)):
             begun.setdefault(lifetime.copy, lifetime)
-    for one in trace.memory.holdings:
-        maker = begun.pop(one.copy, None)
+    for holding in trace.memory.holdings:
+        maker = begun.pop(holding.copy, None)
         begin, span = (maker.begin, maker.span) if maker is not None else (0, ())
-        names = (one.op, one.session, one.location, one.names)
-        yield CopyLifetime(one.copy, one.device, one.nbytes, begin, trace.until, *names, span)
+        names = (holding.op, holding.session, holding.location, holding.names)
+        yield CopyLifetime(holding.copy, holding.device, holding.nbytes, begin, trace.until, *names, span)
     for copy, lifetime in begun.items():
         yield lifetime._replace(end=ended[copy])
 

@@ -129,36 +129,36 @@ def rows(
 
 def row(key: str, records: Sequence[Record], hidden: Overlap = no_overlap) -> StatsRow:
     times = sorted(ran(record) for record in records if record.finished)
-    found = StatsRow(key, len(records), sum(times))
+    sums = StatsRow(key, len(records), sum(times))
     if times:
-        found.mean = found.total / len(times)
-        found.p99 = times[max(0, -(-99 * len(times) // 100) - 1)]
-        found.longest = times[-1]
+        sums.mean = sums.total / len(times)
+        sums.p99 = times[max(0, -(-99 * len(times) // 100) - 1)]
+        sums.longest = times[-1]
     for record in records:
         nbytes, count = touched(record), operations(record)
         if moves(record):
-            found.moving += ran(record)
-            found.hidden += hidden(record)
-        found.blocked += blocked(record)
-        found.queued += queued(record)
-        found.moved += record.nbytes
-        found.failed += record.status == "FAILED"
-        found.touched += nbytes
-        found.operations += count
-        found.timed += ran(record) if nbytes else 0
-        found.rated += ran(record) if count else 0
-    return found
+            sums.moving += ran(record)
+            sums.hidden += hidden(record)
+        sums.blocked += blocked(record)
+        sums.queued += queued(record)
+        sums.moved += record.nbytes
+        sums.failed += record.status == "FAILED"
+        sums.touched += nbytes
+        sums.operations += count
+        sums.timed += ran(record) if nbytes else 0
+        sums.rated += ran(record) if count else 0
+    return sums
 
 
 def streams(trace: Records, shown: set[str]) -> list[StreamRow]:
     """The busy and lost time of each stream in `shown`."""
     order = StreamOrder(trace)
-    found: dict[str, StreamRow] = {}
+    rows: dict[str, StreamRow] = {}
     for records in order.streams():
         name = "driving thread" if records[0].stream.endswith("/control") else full_stream_name(records[0])
         if name in shown or any(full_stream_name(record) in shown for record in records):
-            found[name] = stream_row(trace, order, name, records)
-    return [found[name] for name in sorted(found)]
+            rows[name] = stream_row(trace, order, name, records)
+    return [rows[name] for name in sorted(rows)]
 
 
 def stream_row(trace: Records, order: StreamOrder, name: str, records: Sequence[Record]) -> StreamRow:

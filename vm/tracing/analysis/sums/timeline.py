@@ -91,12 +91,12 @@ class _Timeline:
 
     def _calls(self, record: Record) -> Iterator[Event]:
         """A slice for each call inside a timed run. Viewers draw these below the slice of the run."""
-        for each in self._insides.calls(record) if record.stamps else ():
-            base = {"cat": "call", **self._at(record, each.started)}
-            steps = [f"#{record.id}/{n}" for n in each.call.steps]
-            args = {"steps": steps, **self._about(record, each)}
-            ns = each.finished - each.started
-            yield {"ph": "X", "name": call_name(each.call), **base, "dur": max(ns, 0) / 1000, "args": args}
+        for timed in self._insides.calls(record) if record.stamps else ():
+            base = {"cat": "call", **self._at(record, timed.started)}
+            steps = [f"#{record.id}/{n}" for n in timed.call.steps]
+            args = {"steps": steps, **self._about(record, timed)}
+            ns = timed.finished - timed.started
+            yield {"ph": "X", "name": call_name(timed.call), **base, "dur": max(ns, 0) / 1000, "args": args}
 
     def _about(self, record: Record, timed: TimedCall) -> Event:
         """The ops and lines of a call's steps, as arguments."""
@@ -165,15 +165,15 @@ class _Timeline:
 
 def span_extents(trace: Records, until: int) -> dict[tuple[int, tuple[str, ...]], tuple[int, int]]:
     """(session, path of a span) -> the first receipt and the last end of instructions issued in the span."""
-    found: dict[tuple[int, tuple[str, ...]], tuple[int, int]] = {}
+    extents: dict[tuple[int, tuple[str, ...]], tuple[int, int]] = {}
     for record in trace.records:
         stamps = [time for time in times(record) if time] or [until]
         begin, end = min(stamps), until if is_live(record) else max(stamps)
         for depth in range(len(record.span)):
             key = (record.caused_by, record.span[: depth + 1])
-            before = found.get(key, (begin, end))
-            found[key] = (min(before[0], begin), max(before[1], end))
-    return found
+            before = extents.get(key, (begin, end))
+            extents[key] = (min(before[0], begin), max(before[1], end))
+    return extents
 
 
 def _args(record: Record) -> Event:

@@ -33,12 +33,12 @@ class Notes:
 
     def about(self, record: Record) -> list[str]:
         """The run to which an instruction belongs, and the lines of its steps."""
-        found = []
+        sentences = []
         run, segment = self._trace.run_of(record), self._trace.segment_title(record)
         if run is not None and run.first != run.last:
             end = f" to #{run.last}" if run.last else ", which goes on"
             which = f"{segment} of" if segment else "of"
-            found.append(
+            sentences.append(
                 f"{which} the run {self._trace.run_name(run)}{end}, called at {run.location or 'no known line'}"
             )
         form = self._form(record)
@@ -46,8 +46,8 @@ class Notes:
             steps = form.program.steps[record.part.first : record.part.last + 1]
             lines = list(dict.fromkeys(step.location for step in steps if step.location))
             if lines:
-                found.append(f"its steps are at {_listed(lines)}")
-        return found
+                sentences.append(f"its steps are at {_listed(lines)}")
+        return sentences
 
     def edge(self, edge: EdgeRecord, record: Record, source: Record | None) -> str:
         """The values and steps at the ends of an edge, as a text to append to the edge's name; empty if no end is a
@@ -122,26 +122,26 @@ class Notes:
             best = max(before, key=lambda other: ends[other][0], default=-1)
             ends.append((calls[index].ran + (ends[best][0] if best >= 0 else 0), best))
         index = max(range(len(ends)), key=lambda n: ends[n][0])
-        found = []
+        longest = []
         while index >= 0:
-            found.append(calls[index])
+            longest.append(calls[index])
             index = ends[index][1]
-        return found[::-1]
+        return longest[::-1]
 
     def _needs(self, form: SegmentSteps, call: CallRecord) -> set[int]:
         """The computed steps on which a call depends. A view counts as the value of which it is a view."""
-        found: set[int] = set()
+        needed: set[int] = set()
         pending = list(call.steps)
         done = set(pending)
         computed = {n for each in (form.segment.calls if form.segment else ()) for n in each.steps}
         while pending:
             for n, _ in form.waits.get(pending.pop(), ()):
                 if n in computed:
-                    found.add(n)
+                    needed.add(n)
                 elif n not in done:
                     pending.append(n)
                 done.add(n)
-        return found - set(call.steps)
+        return needed - set(call.steps)
 
     def plain(self, record: Record) -> dict[str, object]:
         """The run's title, the calls inside, and the steps of the longest chain, for JSON."""

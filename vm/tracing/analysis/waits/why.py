@@ -134,11 +134,11 @@ class Explanation:
         groups: dict[str, list[PathStep]] = {}
         for span in reversed(self.spans):
             groups.setdefault(span.record.location, []).append(span)
-        found = []
+        sums = []
         for location, spans in groups.items():
             ops = tuple(dict.fromkeys(span.record.op or span.record.opcode for span in spans))
-            found.append(LineSum(location, len(spans), ops, sum(s.gap for s in spans), sum(s.ran for s in spans)))
-        return tuple(sorted(found, key=lambda line: line.gap + line.ran, reverse=True))
+            sums.append(LineSum(location, len(spans), ops, sum(s.gap for s in spans), sum(s.ran for s in spans)))
+        return tuple(sorted(sums, key=lambda line: line.gap + line.ran, reverse=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +182,14 @@ def evictions_awaited(trace: Records, record: Record) -> tuple[Record, ...]:
         return ()
     until = record.dispatched or trace.taken
     prefixes = tuple(f"{word} {record.device}->" for word in (EVICT, REPLAN))
-    found = [
+    evictions = [
         one
         for one in trace.records
         if one.op.startswith(prefixes)
         and record.ready <= (one.finished or until) <= until
         and (one.admitted < record.admitted or one.op.startswith(REPLAN))
     ]
-    return tuple(sorted(found, key=lambda one: (one.finished or until, one.id), reverse=True))
+    return tuple(sorted(evictions, key=lambda one: (one.finished or until, one.id), reverse=True))
 
 
 def waited_on_stream(edge: EdgeRecord, record: Record, source: Record | None) -> bool:
@@ -234,19 +234,20 @@ class _TreeBuilder:
         self._expanded: set[int] = set()
 
     def build(self, record: Record, depth: int) -> Story:
-        found = self._blockers.of(record)
+        blockers = self._blockers.of(record)
         until = self._blockers.order.until
-        if found and (depth == 0 or record.id in self._expanded):
+        if blockers and (depth == 0 or record.id in self._expanded):
             return Story(record, (), expanded=False, until=until)
         self._expanded.add(record.id)
-        return Story(record, tuple(self._wait(record, one, depth) for one in found), expanded=True, until=until)
+        return Story(record, tuple(self._wait(record, one, depth) for one in blockers), expanded=True, until=until)
 
-    def _wait(self, record: Record, one: _Blocker, depth: int) -> SourceWait:
-        if one.record is None:
-            return SourceWait(one.source, one.edges, one.behind, None, 0, critical=False)
-        critical = self._steps.get(record.id) == one.source
-        waited = between(record.received, one.ended)
-        return SourceWait(one.source, one.edges, one.behind, self.build(one.record, depth - 1), waited, critical)
+    def _wait(self, record: Record, blocker: _Blocker, depth: int) -> SourceWait:
+        if blocker.record is None:
+            return SourceWait(blocker.source, blocker.edges, blocker.behind, None, 0, critical=False)
+        critical = self._steps.get(record.id) == blocker.source
+        waited = between(record.received, blocker.ended)
+        story = self.build(blocker.record, depth - 1)
+        return SourceWait(blocker.source, blocker.edges, blocker.behind, story, waited, critical)
 
 
 def _critical_path(blockers: Blockers, record: Record) -> Iterator[PathStep]:

@@ -68,7 +68,7 @@ def to_json(explanation: Explanation) -> str:
 
     Times are in nanoseconds; the spans go from the instruction back, and add up to `total`.
     """
-    found = {
+    fields = {
         "story": _story(explanation.story),
         "met": [{"source": one.source, "reason": one.reason, "copy": one.copy} for one in explanation.met],
         "evictions": [
@@ -82,7 +82,7 @@ def to_json(explanation: Explanation) -> str:
         "compiling": explanation.compiling,
         **explanation.notes.plain(explanation.story.record),
     }
-    return json.dumps(found) + "\n"
+    return json.dumps(fields) + "\n"
 
 
 def _span(span: PathStep) -> dict[str, object]:
