@@ -1,7 +1,7 @@
 // The pane with the DAG around the selected instruction, or around those that are running.
 //
-// The document has elements only for what is in the window. From afar, all nodes of one colour are one path, so that ten
-// thousand nodes are a few elements.
+// The document has elements only for what is in the window. From afar, all nodes of one colour are one path, so that
+// ten thousand nodes are a few elements.
 
 import {ACROSS, DOWN, HEIGHT, WIDTH, curve, pointOf} from "./curves.js";
 import {byId, svg} from "./dom.js";

@@ -14,8 +14,8 @@ export class Errors {
     return this.groups().length;
   }
 
-  // Errors with the same text at the same line are one row. Failed instructions come before those that were cancelled or
-  // skipped.
+  // Errors with the same text at the same line are one row. Failed instructions come before those that were cancelled
+  // or skipped.
   groups() {
     const {store} = this.model;
     const {known} = this, {filter} = this.model;

@@ -1,8 +1,8 @@
 // What the wheel and the pointer do to the time axis, the same in every chart.
 //
-// The wheel zooms at the pointer; a sideways wheel, or the wheel with Shift, moves. A gesture that began as a zoom does not
-// become a move half-way, or vice versa, since fingers on a touch pad never move straight. Dragging moves; dragging with
-// Shift zooms to the marked range.
+// The wheel zooms at the pointer; a sideways wheel, or the wheel with Shift, moves. A gesture that began as a zoom does
+// not become a move half-way, or vice versa, since fingers on a touch pad never move straight. Dragging moves; dragging
+// with Shift zooms to the marked range.
 
 const CALM = 250;  // milliseconds after which a new gesture begins
 const SPEED = 0.002;

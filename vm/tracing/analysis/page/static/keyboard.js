@@ -1,5 +1,5 @@
-// The keys of the page, and the list of them. In a field, only Escape is a key of the page. Tables, tabs and buttons use
-// the arrows themselves.
+// The keys of the page, and the list of them. In a field, only Escape is a key of the page. Tables, tabs and buttons
+// use the arrows themselves.
 
 import {byId, make} from "./dom.js";
 
@@ -24,7 +24,8 @@ const KEYS = [
   ["?", "this list"],
 ];
 
-const SCROLLED = "[role=separator], #details, [role=tabpanel]:not(#dag)";  // elements that use the arrow keys themselves
+// Elements that use the arrow keys themselves.
+const SCROLLED = "[role=separator], #details, [role=tabpanel]:not(#dag)";
 
 export class Keyboard {
   constructor(actions) {

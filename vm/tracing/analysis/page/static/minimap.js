@@ -1,5 +1,5 @@
-// The strip on top: how busy the devices were over the whole time, and the part that the window shows. Dragging moves the
-// window; dragging one of its edges changes its size.
+// The strip on top: how busy the devices were over the whole time, and the part that the window shows. Dragging moves
+// the window; dragging one of its edges changes its size.
 
 import {Canvas} from "./canvas.js";
 import {byId} from "./dom.js";

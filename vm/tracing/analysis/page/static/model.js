@@ -24,7 +24,8 @@ export class Model {
     return this.store !== this.latest;
   }
 
-  // Call `listener` in the next frame after a change of one of these topics: data, filter, axis, selection, hover, theme.
+  // Call `listener` in the next frame after a change of one of these topics: data, filter, axis, selection, hover,
+  // theme.
   on(topics, listener) {
     this.#listeners.push([new Set(topics), listener]);
   }

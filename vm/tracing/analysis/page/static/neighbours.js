@@ -3,7 +3,7 @@
 import {isLive} from "./store.js";
 
 const RUNNING = 24;  // the most running instructions that are roots
-// The roots if no instruction is selected: those that are running; else the end of the critical path; else the last end.
+// The roots if no instruction is selected: the running ones; else the end of the critical path; else the last end.
 export function rootsOf(store) {
   let last = null, critical = null;
   const running = [];

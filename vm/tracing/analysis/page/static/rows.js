@@ -1,8 +1,8 @@
 // The rows of the timeline: for each device a row per stream, and rows of spans; and what a row draws in a window.
 //
-// Slices narrower than a pixel are added up in a column of pixels. The column has the colour of the kind that took most of
-// it, and its strength says how busy the column was. So the number of rectangles depends on the width of the window, not
-// on the number of records.
+// Slices narrower than a pixel are added up in a column of pixels. The column has the colour of the kind that took most
+// of it, and its strength says how busy the column was. So the number of rectangles depends on the width of the window,
+// not on the number of records.
 
 import {FADED, colourOf} from "./theme.js";
 import {isBroken, lastOf, natural} from "./store.js";

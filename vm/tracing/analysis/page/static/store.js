@@ -4,7 +4,8 @@
 // freed with them.
 const WINDOW = 60e9;  // how much time of a live daemon is kept, in nanoseconds
 const MAX_RECORDS = 200_000;  // the most records that are kept
-const UNSEEN = 10e9;  // after so many nanoseconds, an instruction that a live daemon no longer mentions counts as finished
+// After so many nanoseconds, an instruction that a live daemon no longer mentions counts as finished.
+const UNSEEN = 10e9;
 
 export class Store {
   constructor() {
