@@ -158,7 +158,7 @@ def capture_block(
         copies = StructureCopies()
         given = [copies.replaced(value, str(position), parameter) for position, value in enumerate(arguments)]
         value = function(*given)
-        tensors = list(tensors_in(value))
+        tensors = list(plain_tensors_in(value))
         with LOCATED:
             results = [block.result(tensor) for tensor in tensors]
     finally:
@@ -167,13 +167,13 @@ def capture_block(
         return BlockWithResults(block.block(results), tensors, value)
 
 
-def tensors_in(value: Any, *, strict: bool = True) -> Iterator[Tensor]:
+def plain_tensors_in(value: Any, *, strict: bool = True) -> Iterator[Tensor]:
     """The tensors of a nested value. If `strict`, CaptureError for anything else in it."""
     if is_plain_tensor(value):
         yield value
     elif type(value) not in SCALARS and (found := members(value)) is not None:
         for _, each in found:
-            yield from tensors_in(each, strict=strict)
+            yield from plain_tensors_in(each, strict=strict)
     elif value is not None and strict:
         message = (
             f"the functions of control flow must return tensors or containers of tensors, not {type(value).__name__}"

@@ -90,7 +90,7 @@ def borrow(outbox: Outbox, id_: int, device: str) -> Borrowed:
 def in_process(export: int, number: int, array: Any, event: Any) -> Borrowed:
     """A value in the memory of a machine in this process."""
     address = array.data.ptr if array.size else 0
-    return Borrowed(export, number, address, array.shape, array.dtype, array.strides, event, array, do_nothing)
+    return Borrowed(export, number, address, array.shape, array.dtype, array.strides, event, array, lambda: None)
 
 
 def from_daemon(outbox: Outbox, export: int, number: int, answer: Any) -> Borrowed:
@@ -108,10 +108,6 @@ def close_block(block: OpenBlock) -> None:
     """Release a block. An error means a lost device, on which nothing is open any more."""
     with suppress(cupy().cuda.runtime.CUDARuntimeError):
         OPEN_BLOCKS.let_go(block)
-
-
-def do_nothing() -> None:
-    """Do nothing: there is nothing to close."""
 
 
 def refuse(why: str) -> NoReturn:

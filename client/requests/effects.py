@@ -77,7 +77,7 @@ class SessionEffects:
     def checking(self, chain: int | None) -> Steps[None]:
         """Wait for a chain; raises the error that stopped it."""
         chain_number = self.chain_number(chain)
-        yield self._outbox.ask(lambda request, at: Effect((), chain_number, do_nothing, request, at))
+        yield self._outbox.ask(lambda request, at: Effect((), chain_number, lambda: None, request, at))
 
     def chain_number(self, chain: int | None) -> int:
         """The number of a chain, by default the session's own; ProtocolError for chains of other sessions."""
@@ -90,7 +90,3 @@ def check_callback(callback: Any, what: str = "effect") -> None:
     """MetadataError unless the callback can be called."""
     if not callable(callback):
         raise located(MetadataError(f"{what}: a callback must be a function, not {type(callback).__name__}"))
-
-
-def do_nothing() -> None:
-    """The side effect that only waits for its chain."""

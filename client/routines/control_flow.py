@@ -21,7 +21,7 @@ from ...interpreter.programs.constructs import FORMS, LARGEST_MAX_ITERATIONS, MA
 from ...interpreter.programs.program import CASE, COND, REPEAT, WHILE
 from ...interpreter.wire.forms import shown
 from ..calls.checks import on_one_device, own
-from ..capture.blocks import BlockWithResults, Draws, capture_block, check_structures, tensors_in, with_tensors
+from ..capture.blocks import BlockWithResults, Draws, capture_block, check_structures, plain_tensors_in, with_tensors
 from ..capture.capture import Capture
 from ..capture.numbers import fixed
 from ..capture.structure import LOCATED, is_number, members, rebuilt
@@ -243,7 +243,7 @@ def as_state(value: Any, count: int) -> Any:
 
 def arguments_of(args: Sequence[Any], *, own: bool) -> list[Tensor]:
     """The tensors among the arguments: each once, or with `own` each as a parameter of its own."""
-    found = [tensor for value in args for tensor in tensors_in(value, strict=False)]
+    found = [tensor for value in args for tensor in plain_tensors_in(value, strict=False)]
     return found if own else list({id(tensor): tensor for tensor in found}.values())
 
 

@@ -186,7 +186,7 @@ def frozen_index(key: Any, op: OpDef) -> FrozenAttributes:
         raise located(error) from None
 
 
-def tensors_in(key: Any) -> list[Any]:
+def tensors_of_index(key: Any) -> list[Any]:
     """The tensors among the entries of an index."""
     if type(key) is tuple:
         return [entry for entry in key if isinstance(entry, Methods)]

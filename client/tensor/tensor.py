@@ -18,7 +18,7 @@ from ..locations.locations import located
 from ..locations.tracebacks import PUBLIC_ERRORS, hide, hides, make_public, refusing
 from . import display, exchange, reading
 from .hints import METHODS, add_hints, present
-from .methods import Methods, frozen_index, tensors_in, with_tensor_marks
+from .methods import Methods, frozen_index, tensors_of_index, with_tensor_marks
 from .numpy_functions import about_meta, operator_of
 from .operators import SCALARS, Operand, add_operators, as_number
 from .waiting import Conversions
@@ -146,7 +146,7 @@ class Tensor(Conversions, Methods):
         out of bounds, waiting for the result raises.
         """
         try:
-            core, tensors = self._core, tensors_in(key)
+            core, tensors = self._core, tensors_of_index(key)
             if tensors:
                 known = all(type(each._meta) is Meta and each._meta.dtype.kind != "b" for each in tensors)
                 op = "advanced_getitem" if known else "dynamic_getitem"
@@ -170,7 +170,7 @@ class Tensor(Conversions, Methods):
         if type(value) not in SCALARS and not isinstance(value, Tensor):
             number = as_number(value)
             value = value if number is NotImplemented else number
-        core, tensors = self._core, tensors_in(key)
+        core, tensors = self._core, tensors_of_index(key)
         if tensors:
             attributes: dict[str, Any] = {"index": with_tensor_marks(key)}
             core.calls.call(core, "advanced_setitem", [self, value, *tensors], attributes, out=[self])

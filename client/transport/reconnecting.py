@@ -29,7 +29,7 @@ class Reconnection:
 
     def __init__(self, link: DealerSocket, lease: float, bell: int) -> None:
         self.lease = lease
-        self.tell: Callable[[], None] = do_nothing
+        self.tell: Callable[[], None] = lambda: None
         self._link = link
         self._bell = bell
         self._reported = False  # the loss was told
@@ -75,7 +75,3 @@ class Reconnection:
         reported, self._reported = self._reported, away
         if away and not reported:
             self.tell()
-
-
-def do_nothing() -> None:
-    """Stand in for a callback without arguments."""
