@@ -28,7 +28,7 @@ from .report import print_table
 
 RUNS = 3
 PAUSE = 0.005  # seconds between two requests
-LONGEST = 60.0
+TIMEOUT = 60.0
 COMMAND = ["cluster", "up", "--simulate", "2", "--device", "cpu:0", "--device", "sim:0", "--json"]
 
 Nodes = Mapping[str, Mapping[str, Any]]
@@ -65,14 +65,14 @@ def notice(nodes: Nodes, pid: int) -> float:
     began = time.perf_counter()
     os.kill(pid, signal.SIGKILL)
     while seen(nodes) == before:
-        assert time.perf_counter() < began + LONGEST
+        assert time.perf_counter() < began + TIMEOUT
         time.sleep(PAUSE)
     return time.perf_counter() - began
 
 
 def await_up(nodes: Nodes) -> None:
     """Wait until node1 serves again, in its next incarnation."""
-    deadline = time.perf_counter() + LONGEST
+    deadline = time.perf_counter() + TIMEOUT
     while seen(nodes)[0] != "up":
         assert time.perf_counter() < deadline
         time.sleep(PAUSE)

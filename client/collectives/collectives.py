@@ -39,7 +39,7 @@ class CollectiveNotes(threading.local):
     note: Callable[[ResolvedRequest, Sequence[str], str], None] | None = None
 
 
-NOTING: Final = CollectiveNotes()
+COLLECTIVE_NOTES: Final = CollectiveNotes()
 
 
 def all_reduce(
@@ -172,8 +172,8 @@ def compute(
         asked = resolve_request(kind, homes, metas, devices, attributes, len(devices or tensors))
     except MetadataError as error:
         raise located(error) from None
-    if NOTING.note is not None:
-        NOTING.note(asked, homes, library_of(asked, homes, core.transport.libraries))
+    if COLLECTIVE_NOTES.note is not None:
+        COLLECTIVE_NOTES.note(asked, homes, library_of(asked, homes, core.transport.libraries))
     capture = capture_of(core.outbox)
     if capture is None:
         return issue(core, asked, tensors, devices, attributes)

@@ -25,7 +25,7 @@ class RowNotes(threading.local):
     rows: list[dict[str, Any]] | None = None
 
 
-NOTING: Final = RowNotes()
+ROW_NOTES: Final = RowNotes()
 AS_IT_SAYS: Final = "as the program says"
 
 
@@ -77,7 +77,7 @@ def text_of(move: dict[str, Any]) -> str:
 
 def note(plan: GlobalPlan) -> None:
     """Note a call, if this thread notes calls."""
-    if NOTING.rows is None:
+    if ROW_NOTES.rows is None:
         return
     asked = plan.asked
     moves = [
@@ -98,7 +98,7 @@ def note(plan: GlobalPlan) -> None:
 
 def note_move(name: str, before: Form, after: Form, reason: str = AS_IT_SAYS) -> None:
     """Note a move; by default one that the user has asked for."""
-    if NOTING.rows is not None:
+    if ROW_NOTES.rows is not None:
         moves = list(moves_of(before, after, 0))
         add_row(name, [user_notation(before.layout)], [user_notation(after.layout)], moves, reason)
 
@@ -122,7 +122,7 @@ def note_collective(asked: Collective, homes: Sequence[str], library: str) -> No
 
 
 def add_row(op: str, inputs: list[str], outputs: list[str], moves: list[dict[str, Any]], reason: str) -> None:
-    rows: Any = NOTING.rows
+    rows: Any = ROW_NOTES.rows
     total, time = sum(move["bytes"] for move in moves), sum(move["seconds"] for move in moves)
     row = {"op": op, "line": user_line(), "inputs": inputs, "outputs": outputs, "moves": moves}
     rows.append(row | {"bytes": total, "seconds": time, "why": reason})
@@ -130,7 +130,7 @@ def add_row(op: str, inputs: list[str], outputs: list[str], moves: list[dict[str
 
 def note_narrowing(before: Form, step: BoxingStep) -> None:
     """Note the moves before a tensor is indexed."""
-    if NOTING.rows is not None:
+    if ROW_NOTES.rows is not None:
         reason = "the selected elements of a split axis move"
         add_row(
             "getitem",
@@ -143,7 +143,7 @@ def note_narrowing(before: Form, step: BoxingStep) -> None:
 
 def note_writing(target: Form, steps: Sequence[BoxingStep]) -> None:
     """Note the moves before a value is written to a region of a tensor."""
-    if NOTING.rows is not None:
+    if ROW_NOTES.rows is not None:
         given = user_notation(steps[0].before.layout) if steps else "number"
         layout, moves = user_notation(target.layout), [described(step, "operand 1") for step in steps]
         add_row("setitem", [layout, given], [layout], moves, "each device gets the elements that it writes")

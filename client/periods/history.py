@@ -33,7 +33,7 @@ LONGEST_PERIOD: Final = 1024  # calls of a period
 SHORTEST_RUN: Final = 8  # calls that make a run worthwhile
 SHORT_ROUND: Final = 16  # calls of a round that is combined with further rounds
 COMBINED_CALLS: Final = 64  # calls of the combined rounds together, at least
-MOST_CALLS: Final = 4 * LONGEST_PERIOD  # the most calls that are remembered; at least half as many are
+MAX_CALLS: Final = 4 * LONGEST_PERIOD  # the most calls that are remembered; at least half as many are
 NEVER: Final = 1 << 60  # a position that no call has
 NO_CALL: Final[Message] = (BREAK, 0, (), ())  # in place of a message that is no call, laid out as a call
 
@@ -125,7 +125,7 @@ class History:
         self, tokens: Sequence[int], operands: Iterable[Sequence[Any]], results: Iterable[Sequence[int]]
     ) -> list[Rounds]:
         """Add calls; returns the repetitions found."""
-        if len(self._tokens) >= MOST_CALLS:
+        if len(self._tokens) >= MAX_CALLS:
             self._drop()
         known, last, distance, matched = self._tokens, self._last, self._distance, self._matched
         found: list[Rounds] = []
@@ -210,7 +210,7 @@ class History:
 
     def _drop(self) -> None:
         """Forget the older half."""
-        count = len(self._tokens) - MOST_CALLS // 2
+        count = len(self._tokens) - MAX_CALLS // 2
         del self._tokens[:count], self._operands[:count], self._results[:count]
         self._noted_to = max(0, self._noted_to - count)
         self._due = 0

@@ -17,11 +17,11 @@ from ...interpreter.wire.messages import Message
 from ..linking.linked import shown_name
 from ..locations.locations import Locations
 from .catalogue import Catalogue
-from .history import BREAK, INPUTS, MOST_CALLS, OUTPUTS, CallSequence, History, line_in, signature_in, tokens_of
+from .history import BREAK, INPUTS, MAX_CALLS, OUTPUTS, CallSequence, History, line_in, signature_in, tokens_of
 from .linking import PeriodBuilder
 from .period import Period, PeriodForm, form_of
 
-SEARCH_WINDOW: Final = 2 * MOST_CALLS  # messages without progress after which the search pauses
+SEARCH_WINDOW: Final = 2 * MAX_CALLS  # messages without progress after which the search pauses
 MAX_GIVEN_UP: Final = 64  # forms that are remembered as given up
 NEVER: Final = 1 << 60  # more occurrences than a session has calls
 

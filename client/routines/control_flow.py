@@ -35,7 +35,7 @@ from ..tensor.tensor import Tensor
 if TYPE_CHECKING:
     from .routine import Routine
 
-MOST_ROUTINES: Final = 64  # routines of steps outside of routines
+MAX_ROUTINES: Final = 64  # routines of steps outside of routines
 
 
 class ControlFlow:
@@ -270,7 +270,7 @@ class Flows:
                 function = partial(recorded, op, functions, attributes)
                 vars(function)["__qualname__"] = f"{op} of {', '.join(map(name_of, functions))}"
                 found = self._routines[key] = Routine(core, function)
-                if len(self._routines) > MOST_ROUTINES:
+                if len(self._routines) > MAX_ROUTINES:
                     self._routines.popitem(last=False)
             self._routines.move_to_end(key)
         return found

@@ -104,9 +104,9 @@ class Programs(Facet):
         :returns: An explanation, which prints as a table; `rows` are plain data.
         :raises CaptureError: The function reads the value of a tensor.
         """
-        from ..routines.explaining import explained
+        from ..routines.explaining import explain
 
-        return explained(self._core, function, args, kwargs)
+        return explain(self._core, function, args, kwargs)
 
 
 make_public(Programs)

@@ -104,7 +104,7 @@ class AttentionRows(attention.ScoreRows):
         if array.dtype.name not in LOWEST or not array.size or not array._c_contiguous:  # noqa: SLF001 - as above
             return None
         text = source(array.dtype.name, *more)
-        functions = self._sources.now(sha256(text.encode()).hexdigest(), text, (name,))
+        functions = self._sources.compile_now(sha256(text.encode()).hexdigest(), text, (name,))
         return None if functions is None else functions[0]
 
 

@@ -54,7 +54,7 @@ class BlockKernel(OwnKernel):
         packed = [tensor for tensor in block.tensors if block.is_packed(tensor)]
         self._alignments = [(tensor.position, block.pack * tensor.meta.dtype.itemsize - 1) for tensor in packed]
         if soon:
-            sources.ask(self.digest, self.source)
+            sources.compile_in_background(self.digest, self.source)
 
     def is_ready(self) -> bool:
         """Return whether the kernel is compiled."""
@@ -66,7 +66,7 @@ class BlockKernel(OwnKernel):
 
     def launch_of(self, arrays: Sequence[Any]) -> KernelLaunch | None:
         sources, digest = self._sources, self.digest
-        functions = sources.compiled.get(digest) if self._soon else sources.now(digest, self.source)
+        functions = sources.compiled.get(digest) if self._soon else sources.compile_now(digest, self.source)
         arguments = None if functions is None else self._arguments(arrays)
         if functions is None or arguments is None:
             return None

@@ -73,7 +73,7 @@ class LossKernel(OwnKernel):
     def launch_of(self, arrays: Sequence[Any]) -> KernelLaunch | None:
         if not are_packed(arrays):
             return None
-        functions = self._sources.now(self.digest, self.source, (self._name,))
+        functions = self._sources.compile_now(self.digest, self.source, (self._name,))
         return (
             None if functions is None else KernelLaunch(functions[0], self._grid, self._block, (*arrays, *self._sizes))
         )
@@ -100,7 +100,7 @@ class LongLoss:
         self._bytes = self._rows * logits.dtype.itemsize
 
     def __call__(self, logits: Any, labels: Any, out: Any) -> Any:
-        functions = self._sources.now(self.digest, self.source, ("losses", "mean"))
+        functions = self._sources.compile_now(self.digest, self.source, ("losses", "mean"))
         if functions is None or not are_packed((logits, labels)):
             return self._instead(logits, labels, out)
         losses, mean = functions

@@ -56,7 +56,7 @@ class RowKernel(OwnKernel):
         for array in arrays:
             if not array._c_contiguous:  # noqa: SLF001 - `flags` makes an object at each call
                 return None
-        functions = self._sources.now(self.digest, self.source, ("rows",))
+        functions = self._sources.compile_now(self.digest, self.source, ("rows",))
         return (
             None if functions is None else KernelLaunch(functions[0], self._grid, self._block, (*arrays, *self._sizes))
         )

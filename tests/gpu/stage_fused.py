@@ -71,7 +71,7 @@ class Proof:
 
         def run() -> list[Any]:
             if isinstance(kernel, BlockKernel):
-                functions = self.device._fused.sources.now(kernel.digest, kernel.source)
+                functions = self.device._fused.sources.compile_now(kernel.digest, kernel.source)
                 assert functions is not None or not self.given.is_real, kernel.source
             arrays = {id(x): self.xp.asarray(np.array(x)) for x in given if is_array(x)}
             operands = [arrays.get(id(x), x) for x in given]
@@ -134,7 +134,7 @@ class Proof:
         for program, fusion, kernel in self.fusions(builder.finish([value])):
             array, out = self.on.run(lambda: [self.xp.zeros(elements, np.float32) for _ in range(2)])
             given = [array if n >= 0 else program.numbers[~n].value for n in fusion.inputs]
-            self.on.run(lambda kernel=kernel: self.device._fused.sources.now(kernel.digest, kernel.source))
+            self.on.run(lambda kernel=kernel: self.device._fused.sources.compile_now(kernel.digest, kernel.source))
             fused, copy = self.on.run(
                 lambda kernel=kernel, given=given, array=array, out=out: (
                     self.taken(lambda: kernel(*given, out)),

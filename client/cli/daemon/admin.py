@@ -16,7 +16,7 @@ from .listed import show_held, show_names, show_sessions, show_tensors
 from .nodes import on_all_nodes
 from .shown import show_devices, show_status
 
-MOST = 10_000  # rows of one answer
+MAX_ROWS = 10_000  # rows of one answer
 BY = ("session", "name", "device", "location")  # the `KEYS` of `vm.reporting.memory.held`
 
 
@@ -63,7 +63,7 @@ def sessions(address: str | None) -> None:
 @options.address
 @on_all_nodes
 @click.option(
-    "--limit", type=click.IntRange(0, MOST), default=20, help="Tensors to list, the largest first; 0 for all."
+    "--limit", type=click.IntRange(0, MAX_ROWS), default=20, help="Tensors to list, the largest first; 0 for all."
 )
 @click.option(
     "--session", type=click.IntRange(min=0), default=0, help="Only tensors of this session; 0 for all sessions."
@@ -82,16 +82,16 @@ def tensors(address: str | None, limit: int, session: int, device: str, by: str 
             raise click.UsageError("--by sums up all that a device holds: leave out --session")
         from ...requests.held import as_object
 
-        tell(as_object(ask(address, "memory", by, limit or MOST, device)), show_held)
+        tell(as_object(ask(address, "memory", by, limit or MAX_ROWS, device)), show_held)
         return
-    found = ask(address, "tensors", limit or MOST, session, device)
-    tell(found, partial(show_tensors, limit=limit or MOST, session=session, device=device))
+    found = ask(address, "tensors", limit or MAX_ROWS, session, device)
+    tell(found, partial(show_tensors, limit=limit or MAX_ROWS, session=session, device=device))
 
 
 @click.command()
 @options.address
 @on_all_nodes
-@click.option("--limit", type=click.IntRange(0, MOST), default=0, help="Names to list; 0 for all.")
+@click.option("--limit", type=click.IntRange(0, MAX_ROWS), default=0, help="Names to list; 0 for all.")
 @click.option("--kind", type=click.Choice(["tensor", "routine"]), help="Only names of this kind.")
 @options.as_json
 def names(address: str | None, limit: int, kind: str | None) -> None:
@@ -99,7 +99,7 @@ def names(address: str | None, limit: int, kind: str | None) -> None:
 
     Example: tensord names --kind routine
     """
-    tell(ask(address, "names", limit or MOST, kind or ""), partial(show_names, kind=kind))
+    tell(ask(address, "names", limit or MAX_ROWS, kind or ""), partial(show_names, kind=kind))
 
 
 @click.command()

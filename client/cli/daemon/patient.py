@@ -18,7 +18,7 @@ from ...session.session import Session
 from ...transport.link import ANSWER_TIMEOUT, hanging_error
 from ...transport.replies import Reply
 
-PERIOD: Final = 1.0  # seconds between two such questions
+PROBE_PERIOD: Final = 1.0  # seconds between two such questions
 
 
 def session_at(address: str, wanted: ConnectOptions = USUAL) -> Session:
@@ -46,7 +46,7 @@ def patient(address: str) -> type[Outbox]:
             super().__init__(transport, frames)
 
         def await_reply(self, reply: Reply, timeout: float | None = None) -> Any:
-            while timeout is None and not (self.hangs or reply.done or self.transport.wait(reply, PERIOD)):
+            while timeout is None and not (self.hangs or reply.done or self.transport.wait(reply, PROBE_PERIOD)):
                 alive = self.ask(lambda request, _: Query("names", (0,), request), located=False)
                 self.hangs = not self.transport.wait(alive, ANSWER_TIMEOUT)
             if self.hangs:

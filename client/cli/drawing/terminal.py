@@ -124,8 +124,8 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-AFTER: Final = 1.0  # seconds until a bar is first drawn
-PERIOD: Final = 0.1  # seconds between drawings
+FIRST_DRAWN_AFTER: Final = 1.0  # seconds until a bar is first drawn
+REDRAW_PERIOD: Final = 0.1  # seconds between drawings
 _CELLS: Final = 24  # columns of a bar
 
 
@@ -145,10 +145,10 @@ class ProgressBar:
 
     def draw(self, ended: threading.Event) -> None:
         """Redraw the bar until the end, on a thread of its own."""
-        line, pause = StatusLine(), AFTER
+        line, pause = StatusLine(), FIRST_DRAWN_AFTER
         while not ended.wait(pause):
             line.draw(self.text(monotonic() - self.began))
-            pause = PERIOD
+            pause = REDRAW_PERIOD
         line.clear()
 
     def text(self, passed: float) -> str:

@@ -21,7 +21,7 @@ from ..daemon.lasting import Connect, Lasting
 
 RARELY: Final = 30.0  # seconds between two collections of the expensive figures, at least
 SHARE: Final = 400  # so the daemon spends a quarter of a percent on these
-MOST: Final = 10_000  # rows
+MAX_ROWS: Final = 10_000  # rows
 
 
 class Looks:
@@ -75,7 +75,7 @@ class Looks:
         """The expensive figures: the bytes of sessions by device, and the directory of compiled kernels."""
         began, rows = self._clock(), ()  # type: tuple[float, Sequence[Any]]
         with suppress(ConnectionLost):  # there are so many tensors that the answer takes longer than we wait
-            *rows, _ = self.ask("memory", "session", MOST)
+            *rows, _ = self.ask("memory", "session", MAX_ROWS)
         ended = self._clock()
         self._due = ended + max(RARELY, SHARE * (ended - began))
         self._held = [

@@ -1,8 +1,8 @@
 """HTTP for scrapers: GET and HEAD, one request for each connection.
 
-Theory. At most `MOST` connections are open at a time; the next one is accepted when one of them ends, and the kernel
-keeps the waiting ones. Each has `PATIENCE` seconds to send a request, and as long to receive the answer. So a thousand
-scrapers, slow readers or silent peers cost no more than that, and each scraper has its turn.
+Theory. At most `MAX_CONNECTIONS` connections are open at a time; the next one is accepted when one of them ends, and
+the kernel keeps the waiting ones. Each has `PATIENCE` seconds to send a request, and as long to receive the answer. So
+a thousand scrapers, slow readers or silent peers cost no more than that, and each scraper has its turn.
 
 A connection belongs to one task. Any error in the task ends the connection.
 
@@ -26,10 +26,10 @@ from typing import Final, TypeAlias
 from ....interpreter.errors import MetadataError
 from ....interpreter.metrics.endpoint import Endpoint
 
-MOST: Final = 64  # connections at a time
-WAITING: Final = 1024  # that the kernel keeps
+MAX_CONNECTIONS: Final = 64  # connections at a time
+BACKLOG: Final = 1024  # connections that the kernel keeps until they are accepted
 PATIENCE: Final = 5.0
-LONGEST: Final = 8192  # bytes of a request
+MAX_REQUEST_BYTES: Final = 8192  # bytes of a request
 CHUNK: Final = 4096
 END: Final = b"\r\n\r\n"
 PAUSE: Final = 0.1  # seconds after a connection that could not be accepted
@@ -88,7 +88,7 @@ def listen(endpoint: Endpoint) -> socket.socket:
         found = at_path(Path(endpoint.path)) if endpoint.path else at_port(endpoint.host, endpoint.port)
     except OSError as error:
         raise MetadataError(f"cannot offer metrics at {endpoint.text}: {os.strerror(error.errno or 0)}") from None
-    found.listen(WAITING)
+    found.listen(BACKLOG)
     found.setblocking(False)
     return found
 
@@ -129,7 +129,9 @@ def is_left(path: Path) -> bool:
     return False
 
 
-async def serve(listening: socket.socket, answer: Answer, *, most: int = MOST, patience: float = PATIENCE) -> None:
+async def serve(
+    listening: socket.socket, answer: Answer, *, most: int = MAX_CONNECTIONS, patience: float = PATIENCE
+) -> None:
     """Serve until this is cancelled."""
     room = asyncio.Semaphore(most)
     loop = asyncio.get_running_loop()
@@ -177,7 +179,7 @@ async def read_head(connection: socket.socket) -> bytes:
     """The request up to the empty line."""
     loop, head = asyncio.get_running_loop(), b""
     while END not in head:
-        if len(head) > LONGEST:
+        if len(head) > MAX_REQUEST_BYTES:
             raise RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         chunk = await loop.sock_recv(connection, CHUNK)
         if not chunk:
@@ -187,7 +189,7 @@ async def read_head(connection: socket.socket) -> bytes:
 
 
 def parse(head: bytes) -> HttpRequest:
-    """A request; Refused for invalid bytes."""
+    """A request; RequestRefused for invalid bytes."""
     line, *rest = head.decode("latin-1").split("\r\n")
     parts = line.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not parts[1].startswith("/"):
@@ -203,6 +205,6 @@ def parse(head: bytes) -> HttpRequest:
 
 async def drain(connection: socket.socket) -> None:
     """Read what the peer still sends, up to the size of a request; otherwise it might lose the answer."""
-    loop, left = asyncio.get_running_loop(), LONGEST
+    loop, left = asyncio.get_running_loop(), MAX_REQUEST_BYTES
     while left > 0 and (chunk := await loop.sock_recv(connection, CHUNK)):
         left -= len(chunk)

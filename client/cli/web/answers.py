@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 PATIENCE: Final = 30.0  # seconds for a page to receive a view
 HEARTBEAT: Final = 20.0
-LONGEST: Final = 1024  # bytes of a message of a page, which needs none
+MAX_MESSAGE_BYTES: Final = 1024  # bytes of a message of a page, which needs none
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -142,7 +142,7 @@ class RequestAnswers:
     async def _views(self, request: web.BaseRequest) -> web.StreamResponse:
         from aiohttp import web
 
-        socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=LONGEST, compress=False, timeout=1.0)
+        socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_MESSAGE_BYTES, compress=False, timeout=1.0)
         if not socket.can_prepare(request):
             raise Refused(HTTPStatus.BAD_REQUEST, "views are sent over a WebSocket")
         seat = self._seats.join()

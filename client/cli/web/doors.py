@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 if TYPE_CHECKING:
     from aiohttp import web
 
-MOST: Final = 200
+MAX_CONNECTIONS: Final = 200
 FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 33\r\n"
     b'Connection: close\r\n\r\n{"error": "too many connections"}'
@@ -27,7 +27,7 @@ class RefusedConnection(asyncio.Protocol):
 class Doors:
     """Makes the protocol of each connection."""
 
-    def __init__(self, server: web.Server, most: int = MOST) -> None:
+    def __init__(self, server: web.Server, most: int = MAX_CONNECTIONS) -> None:
         self._server = server
         self._most = most
 

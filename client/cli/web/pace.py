@@ -14,26 +14,26 @@ SHARE: Final = 0.015  # of the daemon's time, for records
 RARE_SHARE: Final = 0.005  # for figures that are asked for rarely
 SENT: Final = 1.5  # the time of an answer, in multiples of the time of collecting it
 ASKED: Final = 0.0005  # seconds that a question takes
-SHORTEST, LONGEST, RARELY = 0.25, 1.0, 2.0  # seconds
-FEWEST, MOST = 100, 4000  # records of an answer
+MIN_PAUSE, MAX_PAUSE, RARE_PAUSE = 0.25, 1.0, 2.0  # seconds
+MIN_RECORDS, MAX_RECORDS = 100, 4000  # records of an answer
 
 
 class PollingPace:
     """The pace of questions. `most`: the limit of records in the next answer."""
 
     def __init__(self) -> None:
-        self.most = MOST
+        self.most = MAX_RECORDS
 
     def after(self, spent: float, *, full: bool) -> float:
         """The pause after an answer that the daemon collected in `spent` seconds. `full`: there were more records."""
         pause = (spent * SENT + ASKED) / SHARE
-        if pause > LONGEST:
-            self.most = max(FEWEST, int(self.most * LONGEST / pause))
-        elif full and pause < LONGEST / 2:
-            self.most = min(MOST, 2 * self.most)
-        return max(SHORTEST, pause)
+        if pause > MAX_PAUSE:
+            self.most = max(MIN_RECORDS, int(self.most * MAX_PAUSE / pause))
+        elif full and pause < MAX_PAUSE / 2:
+            self.most = min(MAX_RECORDS, 2 * self.most)
+        return max(MIN_PAUSE, pause)
 
 
 def rare_pause(took: float) -> float:
     """The pause after answers that took `took` seconds to arrive."""
-    return max(RARELY, took / RARE_SHARE)
+    return max(RARE_PAUSE, took / RARE_SHARE)

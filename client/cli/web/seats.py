@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-MOST: Final = 32  # pages
+MAX_PAGES: Final = 32  # pages
 
 
 class Seat:
@@ -62,7 +62,7 @@ def message(view: str, skipped: int) -> str:
 class Seats:
     """The open pages. `taken` is set while there is a page, `empty` while there is none."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_PAGES) -> None:
         self._most = most
         self._seats: set[Seat] = set()
         self._state = ""  # told last, and told to each new page

@@ -9,7 +9,7 @@ from ....interpreter.collectives.choice import RING, communicator_of
 from ....interpreter.collectives.collective import collective
 from ....interpreter.layouts.layout import Partial, Split
 from ....interpreter.types.meta import Meta
-from ...collectives.collectives import NOTING, all_gather, all_reduce, all_to_all, reduce_scatter
+from ...collectives.collectives import COLLECTIVE_NOTES, all_gather, all_reduce, all_to_all, reduce_scatter
 from ...tensor.tensor import Tensor
 from ..form import Form, grid_coordinates, groups
 from .blocks import blocks
@@ -147,13 +147,13 @@ def among(
     made = list(parts)
     if form.placement.grid[dim] == 1:
         return made
-    noted, NOTING.note = NOTING.note, None  # the call that needs this boxing is noted instead
+    noted, COLLECTIVE_NOTES.note = COLLECTIVE_NOTES.note, None  # the call that needs this boxing is noted instead
     try:
         for group in groups(form.placement.grid, dim):
             for n, part in zip(group, function([parts[n] for n in group]), strict=True):
                 made[n] = part
     finally:
-        NOTING.note = noted
+        COLLECTIVE_NOTES.note = noted
     return made
 
 

@@ -65,9 +65,9 @@ class TcpLink:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._another_life = Bell()  # wakes the writer, which sleeps while the simulated link is busy
-        self._out: Connection | None = None
-        self._into: Connection | None = None
-        self._dead: list[Connection] = []  # cut, and still to be closed
+        self._out_connection: Connection | None = None
+        self._in_connection: Connection | None = None
+        self._dropped: list[Connection] = []  # cut, and still to be closed
         self._down_since = time.monotonic()
         self._writing = False  # a thread is writing
         self._queueing = False  # the writer waits for that thread
@@ -75,7 +75,7 @@ class TcpLink:
         self._why = "no daemon has answered there yet"
         self._called = False  # the peer has dialled us, so it will answer when we dial
         self._lost: TensordError | None = None  # set: the node is lost for good
-        self._thread = threading.Thread(target=self._live, name=f"tensord-to-{node}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"tensord-to-{node}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -119,11 +119,11 @@ class TcpLink:
         protocol = self._protocol
         if self._writing or not protocol.has_output:
             return None
-        if protocol.up and not protocol.sender.active and self._out is not None:
+        if protocol.up and not protocol.sender.active and self._out_connection is not None:
             out = protocol.next()
             if out is not None:
                 self._writing = True
-                return self._out, out.buffers[0], self._pairing.own
+                return self._out_connection, out.buffers[0], self._pairing.own
         self._changed.notify_all()
         return None
 
@@ -150,21 +150,21 @@ class TcpLink:
         with self._lock:
             verdict, own = self._pairing.greeted(life), self._pairing.own
         if verdict is Verdict.ANEW:
-            self._broke("the other side has begun again", own)
+            self._end_life("the other side has begun again", own)
             with self._lock:
                 verdict, own = self._pairing.greeted(life), self._pairing.own
         return own if verdict is Verdict.FITS else 0
 
-    def accepted(self, connection: Connection, told: int, life: int) -> bool:
-        """The connection is ready to be read. `told`: our life in the answer; `life`: the peer's.
+    def accepted(self, connection: Connection, sent: int, life: int) -> bool:
+        """The connection is ready to be read. `sent`: our life in the answer; `life`: the peer's.
 
         False if the connection has become stale.
         """
         with self._lock:
-            if self._lost is not None or self._pairing.accepted(told, life) is not Verdict.FITS:
+            if self._lost is not None or self._pairing.accepted(sent, life) is not Verdict.FITS:
                 return False
-            self._drop(self._into)
-            self._into, self._called = connection, True
+            self._drop(self._in_connection)
+            self._in_connection, self._called = connection, True
             self._drop_stale()
             self._changed.notify_all()
         return True
@@ -187,7 +187,7 @@ class TcpLink:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _broke(self, why: str, life: int) -> None:
+    def _end_life(self, why: str, life: int) -> None:
         """The link broke in our life `life`: end that life, unless it is over already."""
         with self._lock:
             if life != self._pairing.own or self._lost is not None:
@@ -208,24 +208,24 @@ class TcpLink:
 
     def _drop_stale(self) -> None:
         """Cut the connections that no longer belong to the link."""
-        if not self._pairing.out:
-            self._drop(self._out)
-            self._out = None
-        if not self._pairing.into:
-            self._drop(self._into)
-            self._into = None
+        if not self._pairing.has_out:
+            self._drop(self._out_connection)
+            self._out_connection = None
+        if not self._pairing.has_in:
+            self._drop(self._in_connection)
+            self._in_connection = None
 
     def _drop(self, connection: Connection | None) -> None:
         if connection is not None:
             connection.cut()
-            self._dead.append(connection)
+            self._dropped.append(connection)
 
     def _error(self) -> NodeLost:
         return node_lost(self.node, f"the link to it is broken: {self._why}")
 
     # -- the writer ----------------------------------------------------------------------------------------------------
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         """Dial, carry values until the link breaks, and begin again."""
         pause = SHORTEST_PAUSE
         while self._lost is None:
@@ -235,13 +235,13 @@ class TcpLink:
                 LOG.error("the link to %s goes on after an error", self.node, exc_info=error)
                 carried = False
                 if self._pairing.up:
-                    self._broke(f"{type(error).__name__}: {error}", self._pairing.own)
-            self._bury()
+                    self._end_life(f"{type(error).__name__}: {error}", self._pairing.own)
+            self._close_dropped()
             self._end_waits()
             pause = SHORTEST_PAUSE if carried else min(2 * pause, LONGEST_PAUSE)
             with self._lock:
                 self._changed.wait_for(lambda: self._lost is not None or self._called, pause)
-        self._bury()
+        self._close_dropped()
 
     def _dialled(self) -> bool:
         """Dial if necessary; returns whether there is a connection to write on."""
@@ -255,7 +255,7 @@ class TcpLink:
         with self._lock:
             verdict = Verdict.STALE if self._lost is not None else self._pairing.dialled(life, peer)
             if verdict is Verdict.FITS:
-                self._out = connection
+                self._out_connection = connection
                 self._drop_stale()
                 return True
         connection.close()
@@ -270,7 +270,7 @@ class TcpLink:
         """Wait for the peer's connection; returns whether it has come."""
         with self._lock:
             pairing = self._pairing
-            self._changed.wait_for(lambda: pairing.up or not pairing.out, self._patience)
+            self._changed.wait_for(lambda: pairing.up or not pairing.has_out, self._patience)
             if pairing.up:
                 return True
             pairing.gave_up()
@@ -281,18 +281,20 @@ class TcpLink:
     def _carry(self) -> bool:
         """Carry values until the link breaks."""
         with self._lock:
-            life, out, into = self._pairing.own, self._out, self._into
-            if out is None or into is None:
+            life, outgoing, incoming = self._pairing.own, self._out_connection, self._in_connection
+            if outgoing is None or incoming is None:
                 return False
             self._protocol.connected()
-        reader = threading.Thread(target=self._read, args=(into, life), name=f"tensord-from-{self.node}", daemon=True)
+        reader = threading.Thread(
+            target=self._read, args=(incoming, life), name=f"tensord-from-{self.node}", daemon=True
+        )
         reader.start()
         self._report("a node is linked", "")
         self._why = ""
         try:
-            self._write(out, life)
+            self._write(outgoing, life)
         except OSError as error:
-            self._broke(str(error) or type(error).__name__, life)
+            self._end_life(str(error) or type(error).__name__, life)
         reader.join()
         return True
 
@@ -336,12 +338,12 @@ class TcpLink:
         while life == self._pairing.own and (left := self._free_at - time.monotonic()) > 0:
             self._another_life.sleep(left)
 
-    def _bury(self) -> None:
+    def _close_dropped(self) -> None:
         """Close the connections that no thread uses any more."""
         with self._lock:
             self._queue()
-            dead, self._dead = self._dead, []
-        for connection in dead:
+            dropped, self._dropped = self._dropped, []
+        for connection in dropped:
             connection.close()
 
     def _end_waits(self) -> None:
@@ -365,7 +367,7 @@ class TcpLink:
         except Exception as error:
             LOG.error("the link to %s is broken by an error", self.node, exc_info=error)
         finally:
-            self._broke(why, life)
+            self._end_life(why, life)
             with self._lock:
                 calls = self._protocol.let_go()
             make_calls(calls)
@@ -403,9 +405,9 @@ class TcpLink:
 
 def make_calls(calls: list[Any]) -> None:
     """Make calls that became due under the lock. An error that a call raises is logged, and does not break the link."""
-    for told, error in calls:
+    for callback, error in calls:
         try:
-            told(error)
+            callback(error)
         except Exception as fault:
             LOG.error("a transfer's end could not be told", exc_info=fault)
 

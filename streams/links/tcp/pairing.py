@@ -22,24 +22,24 @@ class Verdict(Enum):
 
 class Pairing:
     """The state of a link's two connections. `own`, `peer`: the lives of both ends, 0 while the peer's is unknown.
-    `out`, `into`: whether the dialled and the accepted connection are established; one that no longer is has to
+    `has_out`, `has_in`: whether the dialled and the accepted connection are established; one that no longer is has to
     be closed."""
 
     def __init__(self, own: int = 0) -> None:
         self.own = own or time.time_ns() & (1 << 62) - 1
         self.peer = 0
-        self.out = self.into = False
+        self.has_out = self.has_in = False
 
     @property
     def up(self) -> bool:
-        return self.out and self.into
+        return self.has_out and self.has_in
 
     def dialled(self, sent: int, life: int) -> Verdict:
         """We have dialled a connection, on which we sent the life `sent`, and the peer sent `life`."""
-        if sent != self.own or life < self.peer or self.out:
+        if sent != self.own or life < self.peer or self.has_out:
             return Verdict.STALE
         self._learn(life)
-        self.out = True
+        self.has_out = True
         return Verdict.FITS
 
     def greeted(self, life: int) -> Verdict:
@@ -53,21 +53,21 @@ class Pairing:
         if sent != self.own or self.greeted(life) is not Verdict.FITS:
             return Verdict.STALE
         self._learn(life)
-        self.into = True
+        self.has_in = True
         return Verdict.FITS
 
     def gave_up(self) -> None:
         """The peer has not dialled back: our connection may be to an earlier life of the peer."""
-        self.out = False
+        self.has_out = False
 
     def broke(self) -> None:
         """A link that was up is broken, and a new life begins. The peer's life stays known, to recognise stale
         connections."""
         self.own += 1
-        self.out = self.into = False
+        self.has_out = self.has_in = False
 
     def _learn(self, life: int) -> None:
         """Note the peer's life; connections of its earlier lives are over."""
         if life > self.peer:
             self.peer = life
-            self.out = self.into = False
+            self.has_out = self.has_in = False

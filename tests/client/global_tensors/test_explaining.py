@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.collectives.collectives import NOTING as COLLECTIVES
-from tensord.client.global_tensors.explaining import NOTING
+from tensord.client.collectives.collectives import COLLECTIVE_NOTES
+from tensord.client.global_tensors.explaining import ROW_NOTES
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_collectives_of_plain_tensors_have_rows(session, merge):
         64 / move["bandwidth"],
     )
     assert "all_reduce of its operands, 128 B" in str(session.explain(step, x, y))
-    assert COLLECTIVES.note is None
+    assert COLLECTIVE_NOTES.note is None
 
 
 def test_an_op_that_each_device_computes_whole_says_so(session, pair):
@@ -93,5 +93,5 @@ def test_a_function_that_asks_for_a_value_says_so_and_no_row_is_left(session, pa
     x = session.global_tensor(np.zeros((4, 8)), pair, td.split(0))
     with pytest.raises(td.CaptureError):
         session.explain(lambda x: x + x.numpy(), x)
-    assert NOTING.rows is None
+    assert ROW_NOTES.rows is None
     assert repr(session.explain(lambda x: x, x)) == "<explanation of 0 calls, which move 0>"

@@ -9,7 +9,7 @@ from tensord.client.periods.history import (
     BREAK,
     COMBINED_CALLS,
     LONGEST_PERIOD,
-    MOST_CALLS,
+    MAX_CALLS,
     SHORTEST_RUN,
     History,
     Rounds,
@@ -81,7 +81,7 @@ def test_looking_in_vain_is_done_rarely() -> None:
         for distance, _ in added(history, [1] * 100):
             looks += 1
             history.give_up(distance)
-    assert looks < 1000 * 100 / (MOST_CALLS / 2)
+    assert looks < 1000 * 100 / (MAX_CALLS / 2)
 
 
 def test_a_repetition_inside_that_is_looked_at_in_vain_hides_no_loop() -> None:
@@ -97,14 +97,14 @@ def test_a_repetition_inside_that_is_looked_at_in_vain_hides_no_loop() -> None:
 def test_the_history_is_bounded() -> None:
     history, numbers = History(), random.Random(3)
     for _ in range(40):
-        part = [numbers.randrange(1 << 40) for _ in range(MOST_CALLS // 4)]
+        part = [numbers.randrange(1 << 40) for _ in range(MAX_CALLS // 4)]
         added(history, part)
-    assert len(history._tokens) == len(history._operands) == len(history._results) < 2 * MOST_CALLS
+    assert len(history._tokens) == len(history._operands) == len(history._results) < 2 * MAX_CALLS
     assert len(history._last) <= len(history._tokens)
 
 
 def test_a_loop_is_found_across_the_border_of_what_is_forgotten() -> None:
-    for lead in range(MOST_CALLS - 50, MOST_CALLS + 10, 7):
+    for lead in range(MAX_CALLS - 50, MAX_CALLS + 10, 7):
         irregular = list(range(10_000, 10_000 + lead))
         assert found_in([*irregular, *ROUND, *ROUND], 5) == [[ROUND, ROUND]]
 

@@ -255,7 +255,7 @@ def test_the_same_step_is_captured_once(session, monkeypatch):
         return record(*given)
 
     monkeypatch.setattr(control_flow, "record", counted)
-    monkeypatch.setattr(control_flow, "MOST_ROUTINES", 8)
+    monkeypatch.setattr(control_flow, "MAX_ROUTINES", 8)
     x, offset = session.asarray(0.0), session.asarray(1.0)
     for _ in range(5):
         x = session.while_loop(lambda x: x < 10, lambda x: x + offset, x)
@@ -264,7 +264,7 @@ def test_the_same_step_is_captured_once(session, monkeypatch):
     assert session.while_loop(lambda x: x < 10, lambda x: x + offset, session.asarray(0.0)).item() == 10.0
     for n in range(12):
         session.repeat(1, lambda x, n=n: x + n, x)
-    assert len(session._core.flows._routines) == control_flow.MOST_ROUTINES
+    assert len(session._core.flows._routines) == control_flow.MAX_ROUTINES
 
 
 def test_programs_print_and_parse(session):

@@ -116,7 +116,7 @@ def test_random_fusions_have_the_bits_of_their_steps(device, shapes):
 
 def compare_on_a_gpu(device, program, fusion, kernel, seed):
     """A fusion's kernel, and its steps, on the same operands."""
-    assert device._fused.sources.now(kernel.digest, kernel.source) is not None
+    assert device._fused.sources.compile_now(kernel.digest, kernel.source) is not None
     given = arguments(program, fusion, seed)
     results = []
     for run in (kernel, kernel.instead):

@@ -163,7 +163,7 @@ def test_where_a_kernel_does_not_compile_the_steps_run_and_that_is_said_once(
 
 
 def test_no_more_sources_are_compiled_than_are_kept(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "MOST_SOURCES", 1)
+    monkeypatch.setattr(sources, "MAX_SOURCES", 1)
     first, second = chain("multiply", "add"), chain("add", "multiply")
     kernels = [host.kernel(program, fusion) for program in (first, second) for fusion in host.fusions(program)]
     assert len(host.waiting) == 1

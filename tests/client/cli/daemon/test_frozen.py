@@ -69,7 +69,7 @@ def frozen(daemon: Daemon, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 def test_it_ends_with_what_to_do(run: Run, frozen: Daemon, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (questions, patient):
         monkeypatch.setattr(module, "ANSWER_TIMEOUT", 0.1)
-    monkeypatch.setattr(patient, "PERIOD", 0.01)
+    monkeypatch.setattr(patient, "PROBE_PERIOD", 0.01)
     code, out, err = run(*command.split(), "--address", frozen.address)
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert f"the daemon at {frozen.address} has not answered for 0.1 s: it hangs, or its process is stopped" in err

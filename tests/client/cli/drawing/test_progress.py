@@ -46,7 +46,7 @@ def test_what_takes_long_has_a_bar_with_its_figures(monkeypatch):
         if "[" in text:  # it was told by then
             drawn.set()
 
-    monkeypatch.setattr(drawing, "AFTER", 0.0)
+    monkeypatch.setattr(drawing, "FIRST_DRAWN_AFTER", 0.0)
     monkeypatch.setattr(StatusLine, "draw", noted)
     with waiting("reading") as shown:
         shown.update(1 << 20, 4 << 20)
@@ -87,7 +87,7 @@ def test_what_is_quick_has_none(monkeypatch):
 
 @pytest.mark.parametrize(("kind", "term"), [(io.StringIO, "xterm"), (Terminal, "dumb")])
 def test_where_stderr_is_no_terminal_there_is_none(monkeypatch, kind: type[io.StringIO], term: str):
-    monkeypatch.setattr(drawing, "AFTER", 0.0)
+    monkeypatch.setattr(drawing, "FIRST_DRAWN_AFTER", 0.0)
     monkeypatch.setattr(sys, "stderr", seen := kind())
     monkeypatch.setenv("TERM", term)
     before = threading.active_count()
@@ -98,7 +98,7 @@ def test_where_stderr_is_no_terminal_there_is_none(monkeypatch, kind: type[io.St
 
 def test_ctrl_c_takes_it_away(monkeypatch):
     seen = terminal(monkeypatch)
-    monkeypatch.setattr(drawing, "AFTER", 0.0)
+    monkeypatch.setattr(drawing, "FIRST_DRAWN_AFTER", 0.0)
     drawn = threading.Event()
     monkeypatch.setattr(StatusLine, "clear", lambda _: drawn.set())
     with pytest.raises(KeyboardInterrupt), waiting("reading"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tensord.client.cli.metrics.looks import MOST, RARELY, SHARE, Looks
+from tensord.client.cli.metrics.looks import MAX_ROWS, RARELY, SHARE, Looks
 from tensord.interpreter.errors import ConnectionLost, NoDaemon
 from tensord.interpreter.metrics.bounds import Bounds
 
@@ -96,7 +96,7 @@ def test_a_daemon_that_goes_and_comes_back_is_told_once_each(daemon: Daemon) -> 
 
 
 def test_all_tensors_are_looked_at_rarely(daemon: Daemon) -> None:
-    looks, dear = daemon.looks(), ("memory", "session", MOST)
+    looks, dear = daemon.looks(), ("memory", "session", MAX_ROWS)
     daemon.cost = 2.0
     assert looks.figures().held == [(7, "cpu:0", 5), (7, "sim:0", 6), (0, "cpu:0", 1)]
     assert 2.0 * SHARE > RARELY

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tensord.client.cli.metrics.server import LONGEST, HttpRequest, Response, listen, serve
+from tensord.client.cli.metrics.server import MAX_REQUEST_BYTES, HttpRequest, Response, listen, serve
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.metrics.endpoint import Endpoint
 
@@ -67,8 +67,8 @@ def path(tmp_path: Path) -> Path:
         (b"GET metrics HTTP/1.1\r\n\r\n", 400),
         (b"GET /metrics HTTP/1.1\r\nno colon\r\n\r\n", 400),
         (b"GET /metrics HTTP/1.1\r\n folded: x\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * (LONGEST + 4096) + b"\r\n\r\n", 431),
-        (b"\x16\x03\x01" + b"\x01" * (LONGEST + 4096), 431),
+        (b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * (MAX_REQUEST_BYTES + 4096) + b"\r\n\r\n", 431),
+        (b"\x16\x03\x01" + b"\x01" * (MAX_REQUEST_BYTES + 4096), 431),
         (GET, 200),
         (b"HEAD /metrics?a=b HTTP/1.0\r\nACCEPT:  text/plain \r\n\r\n", 200),
     ],

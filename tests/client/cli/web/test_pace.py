@@ -6,13 +6,13 @@ import pytest
 
 from tensord.client.cli.web.pace import (
     ASKED,
-    FEWEST,
-    LONGEST,
-    MOST,
+    MAX_PAUSE,
+    MAX_RECORDS,
+    MIN_PAUSE,
+    MIN_RECORDS,
     RARE_SHARE,
     SENT,
     SHARE,
-    SHORTEST,
     PollingPace,
     rare_pause,
 )
@@ -27,20 +27,20 @@ def test_whatever_a_record_costs_the_share_is_kept(each: float) -> None:
         passed += pace.after(collected, full=True) + cost
         spent += cost
     assert spent / passed <= SHARE
-    assert FEWEST <= pace.most <= MOST
+    assert MIN_RECORDS <= pace.most <= MAX_RECORDS
 
 
 def test_where_there_is_much_to_tell_pauses_stay_short_and_answers_get_smaller() -> None:
     pace = PollingPace()
     pauses = [pace.after(pace.most * 3e-6, full=True) for _ in range(20)]
-    assert max(pauses[2:]) <= LONGEST
-    assert FEWEST < pace.most < MOST
+    assert max(pauses[2:]) <= MAX_PAUSE
+    assert MIN_RECORDS < pace.most < MAX_RECORDS
 
 
 def test_a_quiet_daemon_is_asked_as_often_as_a_page_needs() -> None:
     pace = PollingPace()
-    assert [pace.after(10e-6, full=False) for _ in range(3)] == [SHORTEST] * 3
-    assert pace.most == MOST
+    assert [pace.after(10e-6, full=False) for _ in range(3)] == [MIN_PAUSE] * 3
+    assert pace.most == MAX_RECORDS
 
 
 def test_answers_get_larger_again() -> None:
@@ -49,7 +49,7 @@ def test_answers_get_larger_again() -> None:
     few = pace.most
     for _ in range(20):
         pace.after(1e-6, full=True)
-    assert few < pace.most == MOST
+    assert few < pace.most == MAX_RECORDS
 
 
 def test_rare_questions_are_as_rare_as_they_are_expensive() -> None:

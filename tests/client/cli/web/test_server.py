@@ -247,7 +247,7 @@ async def test_huge_and_damaged_requests_are_refused(at: Served) -> None:
 
 @with_a_server()
 async def test_connections_are_bounded_and_one_more_is_told_so(at: Served) -> None:
-    idle = [await at.raw(b"GET / HT") for _ in range(doors.MOST)]
+    idle = [await at.raw(b"GET / HT") for _ in range(doors.MAX_CONNECTIONS)]
     reader, writer = await at.raw(b"")
     assert await reader.read() == doors.FULL
     for _, one in (*idle, (reader, writer)):
@@ -339,7 +339,7 @@ async def test_a_page_that_says_something_is_closed(at: Served) -> None:
             pass
         assert page.close_code == 1008
     async with at.look() as page:
-        await page.send_bytes(b"x" * (answers.LONGEST + 1))
+        await page.send_bytes(b"x" * (answers.MAX_MESSAGE_BYTES + 1))
         while (await page.receive()).type == aiohttp.WSMsgType.TEXT:
             pass
         assert page.close_code == 1009

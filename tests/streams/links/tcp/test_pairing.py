@@ -24,10 +24,10 @@ class End:
 
     def look(self) -> None:
         """Close what does not belong to the link any more."""
-        if not self.pairing.out:
+        if not self.pairing.has_out:
             close(self.out)
             self.out = None
-        if not self.pairing.into:
+        if not self.pairing.has_in:
             close(self.into)
             self.into = None
         if self.pairing.up:
@@ -42,7 +42,7 @@ class End:
         """It sees that the other end has closed a connection, if it reads and writes, or gives up waiting."""
         if self.pairing.up and any(one is not None and one[0] for one in (self.out, self.into)):
             self.breaks()
-        elif self.pairing.out and not self.pairing.up:
+        elif self.pairing.has_out and not self.pairing.up:
             self.pairing.gave_up()
             self.look()
 
@@ -126,7 +126,7 @@ def test_a_connection_to_a_former_life_is_over_once_the_new_one_is_known():
     pairing = Pairing(5)
     assert pairing.dialled(5, 3) is Verdict.FITS
     assert pairing.accepted(5, 4) is Verdict.FITS
-    assert (pairing.out, pairing.into) == (False, True)
+    assert (pairing.has_out, pairing.has_in) == (False, True)
     assert pairing.own == 5
 
 
