@@ -113,7 +113,7 @@ class HostDevice(PooledDevice):
         np.copyto(target, source, casting="no")
 
     def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
-        np.copyto(target, source, casting="no")
+        target[...] = source  # of the same dtype; for a few bytes in a quarter of the time of `np.copyto`
 
     def read(self, source: Array, meta: Meta) -> NDArray[np.generic]:
         target = np.empty(meta.shape, meta.dtype)

@@ -14,7 +14,7 @@ from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.programs.builder import MAX_STEPS
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.wire.forms import LIMITED_FIELDS, check_group, decode_message, new
-from ...interpreter.wire.message_kinds import ATOMIC, CALL, FETCH, RELEASE, RUN, SYNC, WAIT
+from ...interpreter.wire.message_kinds import ATOMIC, CALL, FETCH, LOCATION, RELEASE, RUN, SYNC, WAIT
 from ...interpreter.wire.messages import DECLARATIONS, Atomic, NamedMessage, Query, Restart
 from ..model.device_state import DeviceState
 from ..model.directory import Directory
@@ -28,7 +28,7 @@ from .rejection import refusal_of
 
 OPS = frozenset((CALL, RELEASE))
 # The client writes all fields of these messages by itself, so a trusted session's are not checked again.
-PLAIN = OPS | {FETCH, WAIT, SYNC, RUN}
+PLAIN = OPS | {FETCH, LOCATION, RUN, SYNC, WAIT}
 
 # Answers a question about the machine: (session, what, arguments).
 Answer = Callable[[VmSession, str, Sequence[Any]], Any]
