@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
-from tensord.interpreter.schema.op_table import Description, by_family, same_dtypes
+from tensord.interpreter.schema.op_table import Description, by_family, operands_by_dtypes
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.schema.opdoc import description_of
 
@@ -46,7 +46,7 @@ def code(text: str) -> str:
 
 def operands(op: Description) -> str:
     """Names and what they take, neighbours that take the same together."""
-    return "; ".join(f"{', '.join(map(code, names))}: {first['takes']}" for names, first in same_dtypes(op))
+    return "; ".join(f"{', '.join(map(code, names))}: {first['takes']}" for names, first in operands_by_dtypes(op))
 
 
 def attributes(op: Description) -> str:

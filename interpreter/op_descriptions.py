@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from .schema.op_table import Description, table_of
+from .schema.op_table import Description, json_table
 
 TABLE_FILE: Final = Path(__file__).with_name("schema") / "ops.json"
 
@@ -35,7 +35,7 @@ def make_table() -> str:
     from .schema.opdef import REGISTRY
     from .schema.opdoc import description_of
 
-    return table_of(map(description_of, REGISTRY.values()))
+    return json_table(map(description_of, REGISTRY.values()))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
-"""Collectives as calls of a library, NCCL: each rank makes one call, or several that are launched as one.
+"""Collectives as calls of a library, NCCL, in place of steps (`steps`): each rank makes one call, or several in one
+group, which NCCL launches as one.
 
-`calls_of` returns none if the library cannot do the collective with the same meaning:
+`calls_of` returns an empty sequence if the library cannot do the collective with the same meaning, or there is nothing
+to do; in both cases the collective is carried out by steps. What the library can do:
 
 - it sums integers of 8, 32 and 64 bits and floating-point numbers; complex numbers as pairs of these;
-- its maximum of floating-point numbers ignores NaN, so only maxima of integers and bools are used;
-- its operands are packed, so parts along another axis than the first are not supported, unless all axes before have the
-  size 1.
+- its maximum of floating-point numbers ignores NaN, so only maxima and minima of integers and bools are used;
+- a call's operand is one contiguous piece of memory (a region that `is_packed_in` the value), so a part along another
+  axis than the first is not supported, unless all axes before have the size 1.
 
-For data that only move, the library sees bytes, whatever the dtype.
+For data that only move, the library sees bytes, whatever the dtype. Its sums may differ from those of steps in the last
+bits, since the library has an order of its own.
 
 Source: NCCL's documentation, "Collective Communication Functions"; for parts of unequal sizes a broadcast, or a reduce,
 for each rank, as in PyTorch's ProcessGroupNCCL.
@@ -37,8 +40,8 @@ class Operation(StrEnum):
 
 
 class RankCall(NamedTuple):
-    """One call of a rank. `source`: the region of its input that it reads, `target`: the region of its result that it
-    writes; `peer`: the root, or the other rank."""
+    """One call of a rank. `source`: the region of the rank's input that the call reads; `target`: the region of its
+    result that the call writes; `peer`: the root of a broadcast or reduce, or the other rank of a send or recv."""
 
     operation: Operation
     rank: int
@@ -48,7 +51,7 @@ class RankCall(NamedTuple):
 
 
 class Element(NamedTuple):
-    """An element, as the library sees it: a count of numbers of a dtype of its own."""
+    """An element, as the library sees it: `numbers` numbers of `dtype`, such as two of float32 for a complex64."""
 
     dtype: str
     numbers: int
@@ -74,8 +77,8 @@ def element_of(given: CollectiveSpec) -> Element | None:
 
 
 def calls_of(given: CollectiveSpec) -> Calls:
-    """The calls of all ranks, in the order in which each makes its own; none if the library cannot do the collective,
-    or nothing has to be done."""
+    """The calls of all ranks; each rank makes its own in this order. Empty if the library cannot do the collective, or
+    there is nothing to do."""
     if given.ranks < 2 or element_of(given) is None:
         return ()
     return _MAKE[given.kind](given)
@@ -92,7 +95,7 @@ def _broadcast(given: CollectiveSpec) -> Calls:
 
 
 def _broadcasts(ranks: int, root: int, source: Region, target: Region) -> list[RankCall]:
-    """The calls of all ranks that broadcast one value of the root's."""
+    """The calls by which the root sends one region of its input to all ranks, itself included."""
     return [
         RankCall(Operation.BROADCAST, rank, source if rank == root else None, target, root) for rank in range(ranks)
     ]
@@ -105,9 +108,16 @@ def _all_gather(given: CollectiveSpec) -> Calls:
         return ()
     if len(set(sources)) == 1:
         together = whole(shape)
-        return [RankCall(Operation.ALL_GATHER, n, one, together) for n, one in enumerate(sources) if one.size]
+        return [
+            RankCall(Operation.ALL_GATHER, rank, source, together) for rank, source in enumerate(sources) if source.size
+        ]
     pairs = enumerate(zip(sources, targets, strict=True))
-    return [call for root, (one, to) in pairs if one.size for call in _broadcasts(given.ranks, root, one, to)]
+    return [
+        call
+        for root, (source, target) in pairs
+        if source.size
+        for call in _broadcasts(given.ranks, root, source, target)
+    ]
 
 
 def _reduce_scatter(given: CollectiveSpec) -> Calls:
@@ -116,8 +126,8 @@ def _reduce_scatter(given: CollectiveSpec) -> Calls:
     if not all(part.is_packed_in(shape) for part in parts):
         return ()
     if len({part.shape for part in parts}) == 1:
-        one, together = whole(parts[0].shape), whole(shape)
-        return [RankCall(Operation.REDUCE_SCATTER, rank, together, one) for rank in range(given.ranks) if one.size]
+        part, together = whole(parts[0].shape), whole(shape)
+        return [RankCall(Operation.REDUCE_SCATTER, rank, together, part) for rank in range(given.ranks) if part.size]
     return [
         RankCall(Operation.REDUCE, rank, part, whole(part.shape) if rank == root else None, root)
         for root, part in enumerate(parts)

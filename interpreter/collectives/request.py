@@ -1,4 +1,15 @@
-"""The attributes of a COLLECTIVE message, which a client sends with tensors; checked once."""
+"""The checks of a COLLECTIVE message: its attributes, its tensors' metas and homes, and its devices.
+
+Everything that a client sent is untrusted until `resolve_request` has returned; after that, nothing is checked again.
+The client itself calls the same function first, so that an error is raised at the user's line. The rules:
+
+- A rank is a device. The ranks of a broadcast are the devices that the message names; those of all other collectives
+  are the homes of the tensors, one tensor for each rank.
+- No device occurs twice, all devices are of one kind, and there is one result for each rank.
+- All shapes are known.
+
+`check_ranks` comes before, so that a message with very many tensors costs no work.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +29,8 @@ MAX_LIBRARY_NAME_LENGTH: Final = 64  # characters of a library's name and versio
 
 
 class CollectiveRequest(NamedTuple):
-    """The attributes. `merge`: how values are merged; `timeout`: the seconds that a step may take, 0 for any.
-    `library`: the library that carries the collective out on several nodes, with its version."""
+    """The attributes. `merge`: COPY or STREAM; `timeout`: the seconds that a step may take, 0 for no limit. `library`:
+    the library that carries the collective out on several nodes, with its version; empty if steps do."""
 
     reduction: str = "sum"
     axis: int = 0
@@ -71,14 +82,15 @@ def request_of(attributes: Mapping[Any, Any] | Sequence[Any]) -> CollectiveReque
 
 
 class ResolvedRequest(NamedTuple):
-    """The content of a message: the request, the collective, and the device of each rank."""
+    """The checked content of a message: the attributes, the collective, and the name of each rank's device."""
 
     request: CollectiveRequest
     collective: CollectiveSpec
     devices: list[str]
 
     def received(self, homes: Sequence[str]) -> tuple[int, ...]:
-        """The bytes that each device receives from others, for tensors with these homes."""
+        """The bytes that each rank receives from other devices if steps carry the collective out. `homes`: of the
+        tensors."""
         found, itemsize = [0] * len(self.devices), self.collective.inputs[0].dtype.itemsize
         for step in schedule_of(self.collective).steps:
             origin = (homes if step.source.is_input else self.devices)[step.source.rank]
@@ -95,7 +107,11 @@ def resolve_request(
     attributes: Mapping[Any, Any] | Sequence[Any],
     results: int,
 ) -> ResolvedRequest:
-    """The content of a message, for tensors with these homes and metas; MetadataError if it is invalid."""
+    """The content of a message, for tensors with these homes and metas; MetadataError if it is invalid.
+
+    `results`: the number of results for which the client has ids. The root of a broadcast is the rank of the tensor's
+    home; if the home is no rank, rank 0 stands for it.
+    """
     request = request_of(attributes)
     ranks = devices if kind == CollectiveKind.BROADCAST else homes
     if devices and ranks is not devices:

@@ -32,7 +32,7 @@ The families:
   that are read from tensors)
 - `dynamic`: results whose shape depends on data; `ordering`: dependences that carry no data
 - `searching`, `sets`, `sorting`
-- `linalg`, `einsum`, `decompositions`, `solving`, `norms`, `diagonals`, `fft`
+- `linalg`, `einsum`, `decompositions`, `solving`, `norms` (`matrices`: their common parts), `diagonals`, `fft`
 - `nn/`: neural networks
 - `rules/`: the layouts of global tensors with which an op needs no data from other devices
 """

@@ -1,150 +1,41 @@
 """Decompositions of stacks of matrices: cholesky, qr, svd, svdvals, eigh, eigvalsh, eig, eigvals.
 
-LAPACK computes them (cuSOLVER on a GPU); if it reports a failure, the kernel raises LinAlgError. Most of them refuse a
-NaN or an infinity, with which LAPACK's iterations may not converge, or may return plausible wrong numbers.
+LAPACK computes them (cuSOLVER on a GPU); if it reports a failure, the kernel raises LinAlgError. All but cholesky and
+qr refuse a NaN or an infinity, with which LAPACK's iterations may not converge, or may return plausible wrong numbers.
+
+Each op consists of an infer function, a kernel and a line of the table at the end. `define_lapack` also defines the ops
+of `solving` that take one stack; `matrices` has the parts that both modules share.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..schema.attributes import check_bool, choice
-from ..schema.opdef import (
-    Array,
-    ArrayModule,
-    Arrays,
-    Attribute,
-    Attributes,
-    Infer,
-    Kernel,
-    OutputMetas,
-    Scratch,
-    Work,
-    define,
-)
-from ..schema.promotion import DType
-from ..schema.scratch import in_double, is_single, largest
+from ..schema.opdef import ArrayModule, Arrays, Attribute, Attributes, Kernel, OutputMetas, define
+from ..schema.scratch import in_double
 from ..types.kinds import LAPACK
-from ..types.meta import Meta, Metas, tensor_meta
+from ..types.meta import Meta, Metas
+from .matrices import (
+    cast_bytes,
+    constant_work,
+    first_of,
+    infer_square,
+    lapack_scratch,
+    matrices,
+    matrix_bytes,
+    real_dtype,
+    require_finite,
+    singular_values,
+    square_matrices,
+    store,
+    svd_bytes,
+    values_scratch,
+)
 from .rules.stacks import on_stacks
-
-# --- shared by ops on stacks of matrices
-
-
-def matrices(metas: Metas) -> Meta:
-    """The first operand, whose last two axes are matrices."""
-    x = tensor_meta(metas)
-    if x.ndim < 2:
-        raise ValueError(f"a matrix has two dimensions, but shape {x.shape} has {x.ndim}")
-    return x
-
-
-def square_matrices(metas: Metas) -> Meta:
-    """The first operand, whose last two axes are square matrices."""
-    x = matrices(metas)
-    if x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"the matrices must be square, but those of shape {x.shape} are not")
-    return x
-
-
-def real_dtype(dtype: DType) -> DType:
-    """The real dtype of the same precision."""
-    return np.finfo(dtype).dtype  # type: ignore[type-var]
-
-
-def lapack_work(x: Meta, factor: int, elements: int = 0) -> int:
-    """The cost of one LAPACK routine: about `factor` * n**3 / 16, and relatively more for small matrices, whose
-    loops are short.
-
-    `elements`: how many elements each pass visits, if more than x has. The factors were measured in float64 on one
-    core, between n = 8 and n = 300, and hold within a factor of three.
-    """
-    rows, columns = x.shape[-2:]
-    count = math.prod(x.shape[:-2])
-    return count * 1000 + factor * max(x.size, elements) * (min(rows, columns) + 64) // 16
-
-
-def constant_work(factor: int, *, of_results: bool = False) -> Work:
-    """`lapack_work` of the first operand.
-
-    `of_results`: count the results instead if they are larger, as a complete Q or a full U is.
-    """
-
-    def work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-        return lapack_work(tensor_meta(metas), factor, largest(outputs) if of_results else 0)
-
-    return work
-
-
-def lapack_scratch(copies: int) -> Scratch:
-    """`copies` copies of one matrix, and the results of the whole stack, in double precision, in which NumPy
-    computes."""
-
-    def scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-        x = matrices(metas)
-        return cast_bytes(x) + sum(map(in_double, outputs)) + copies * matrix_bytes(x)
-
-    return scratch
-
-
-def cast_bytes(x: Meta) -> int:
-    """The bytes of x, if it is cast to double precision."""
-    return in_double(x) if is_single((x,)) else 0
-
-
-def matrix_bytes(x: Meta | None) -> int:
-    """The bytes of one matrix of the stack, in double precision."""
-    return 0 if x is None else in_double(x) // max(math.prod(x.shape[:-2]), 1)
-
-
-def values_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
-    """The bytes for singular values alone, which are computed one matrix at a time."""
-    x = matrices(metas)
-    return cast_bytes(x) + matrix_bytes(x) + x.size
-
-
-def svd_bytes(x: Meta, left: int, right: int) -> int:
-    """The bytes of a decomposition with `left` columns of U and `right` rows of Vh: both twice, a copy of one
-    matrix, and LAPACK's workspace."""
-    rows, columns = x.shape[-2:]
-    count = math.prod(x.shape[:-2])
-    size = 16 if x.dtype.kind == "c" else 8
-    both = size * (rows * left + right * columns)
-    return cast_bytes(x) + (count + 1) * both + matrix_bytes(x) + 4 * size * min(rows, columns) ** 2
-
-
-def svd_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
-    """The bytes of the decomposition; U and Vh are square with `full_matrices`."""
-    x = matrices(metas)
-    rows, columns = x.shape[-2:]
-    return svd_bytes(x, rows, columns) if attributes["full_matrices"] else svd_bytes(x, *(min(rows, columns),) * 2)
-
-
-def qr_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """x and the results, and for one matrix Q and x again."""
-    x = matrices(metas)
-    return cast_bytes(x) + in_double(x) + sum(map(in_double, outputs)) + matrix_bytes(outputs[0]) + matrix_bytes(x)
-
-
-def first_of(infer: Infer) -> Infer:
-    """An infer function that returns the meta of the first result only."""
-    return lambda metas, attributes: infer(metas, attributes)[:1]
-
-
-def require_finite(xp: ArrayModule, x: Array) -> None:
-    """Raise LinAlgError if there is a NaN or an infinity."""
-    if not bool(xp.isfinite(x).all()):
-        raise np.linalg.LinAlgError("the matrix has a NaN or an infinity, so it has no such decomposition")
-
-
-def store(outputs: Arrays, results: Arrays) -> None:
-    """Copy results to the outputs. (The array module allocates these results, since its functions have no `out`.)"""
-    for out, result in zip(outputs, results, strict=True):
-        out[...] = result
 
 
 def routine(name: str, *, finite: bool = False) -> Kernel:
@@ -163,11 +54,6 @@ def routine(name: str, *, finite: bool = False) -> Kernel:
 
 
 # --- cholesky
-
-
-def infer_square(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """Square matrices; the result has their meta."""
-    return (square_matrices(metas),)
 
 
 def cholesky_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
@@ -195,6 +81,12 @@ def infer_qr(metas: Metas, attributes: Attributes) -> OutputMetas:
     return Meta.of((*stack, rows, inner), x.dtype), Meta.of((*stack, inner, columns), x.dtype)
 
 
+def qr_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
+    """The bytes of x and the results, and for one matrix those of Q and x again."""
+    x = matrices(metas)
+    return cast_bytes(x) + in_double(x) + sum(map(in_double, outputs)) + matrix_bytes(outputs[0]) + matrix_bytes(x)
+
+
 # --- svd
 
 
@@ -212,6 +104,13 @@ def infer_svd(metas: Metas, attributes: Attributes) -> OutputMetas:
     )
 
 
+def svd_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
+    """The bytes of the decomposition; U and Vh are square with `full_matrices`."""
+    x = matrices(metas)
+    rows, columns = x.shape[-2:]
+    return svd_bytes(x, rows, columns) if attributes["full_matrices"] else svd_bytes(x, *(min(rows, columns),) * 2)
+
+
 def infer_svdvals(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """As many values as the smaller of rows and columns; real."""
     x = matrices(metas)
@@ -221,12 +120,6 @@ def infer_svdvals(metas: Metas, _attributes: Attributes) -> OutputMetas:
 def svdvals_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """The singular values, in descending order."""
     store(outputs, [singular_values(xp, inputs[0])])
-
-
-def singular_values(xp: ArrayModule, x: Array) -> Array:
-    """The singular values alone. LinAlgError if there is a NaN or an infinity."""
-    require_finite(xp, x)
-    return xp.linalg.svd(x, compute_uv=False)
 
 
 # --- eigh

@@ -7,7 +7,7 @@ import math
 from ..schema.attributes import DTYPE_OR_NONE, check_int
 from ..schema.opdef import ArrayModule, Arrays, Attribute, Attributes, Layout, OutputMetas, define
 from ..types.meta import Meta, Metas, Shape, tensor_meta
-from .decompositions import matrices
+from .matrices import matrices
 from .reductions import accumulated_dtype, as_summed
 from .rules.combining import any_parts, chained, linear
 from .rules.stacks import on_stacks

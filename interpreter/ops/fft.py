@@ -19,7 +19,7 @@ from ..schema.scratch import is_single, scratch
 from ..types.axes import normal_axes, normal_axis
 from ..types.kinds import FLOATING, REAL_FLOATING, DTypes
 from ..types.meta import Meta, Metas, Shape, tensor_meta
-from .decompositions import real_dtype
+from .matrices import real_dtype
 from .rearranging import ROLL_BLOCK_COST
 from .rules.axes import along_other_axes, on_axes
 from .rules.combining import any_parts, cast_rule, chained

@@ -16,7 +16,7 @@ from ..schema.scratch import in_working
 from ..types.axes import normal_axes, reduced_shape
 from ..types.kinds import FLOATING
 from ..types.meta import Meta, Metas, tensor_meta
-from .decompositions import lapack_work, matrices, real_dtype, singular_values, values_scratch
+from .matrices import lapack_work, matrices, real_dtype, singular_values, values_scratch
 from .reductions import shape_reduced
 from .rules.axes import reduction
 from .rules.stacks import along_stack

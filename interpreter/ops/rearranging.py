@@ -17,7 +17,7 @@ from ..types.axes import normal_axis
 from ..types.kinds import ANY, INTEGER
 from ..types.meta import MAX_SIZE, Meta, Metas, Shape, tensor_meta, tensor_metas
 from ..types.sizes import exact_size
-from .decompositions import matrices
+from .matrices import matrices
 from .positions import check_gather, from_either_end
 from .rules.axes import along_other_axes
 from .rules.combining import any_parts, any_parts_of, chained, linear

@@ -22,10 +22,11 @@ from ..schema.promotion import broadcast_shapes, promote
 from ..schema.scratch import in_double, is_single, total
 from ..types.kinds import FLOATING, INTEGER, LAPACK, REAL_FLOATING
 from ..types.meta import Meta, Metas, Shape, tensor_meta, tensor_metas
-from .decompositions import (
+from .decompositions import define_lapack
+from .linalg import product_work
+from .matrices import (
     cast_bytes,
     constant_work,
-    define_lapack,
     first_of,
     infer_square,
     lapack_scratch,
@@ -40,7 +41,6 @@ from .decompositions import (
     svd_bytes,
     values_scratch,
 )
-from .linalg import product_work
 from .rules.reasons import DATA_DEPENDENT
 from .rules.stacks import on_stacks, solve_rule
 

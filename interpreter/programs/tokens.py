@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeVar
 
 from ..errors import MetadataError, MetadataTypeError, ProtocolError, QuotaError
-from ..schema.op_table import similar
+from ..schema.suggestions import similar
 from ..types.meta import DTYPES, Meta
 from ..wire.forms import shown
 from .records import MAX_ATTRIBUTE_DEPTH

@@ -8,5 +8,5 @@
 - `library`: libraries that kernels call besides NumPy and CuPy
 - `scratch`: the memory of kernels' temporaries; `pieces`: kernels that are called on one piece after another
 - `sample_calls`: valid calls of an op, made from its definition
-- `opdoc`: descriptions of ops for documents; `op_table`: the same as a table
+- `opdoc`: descriptions of ops for documents; `op_table`: the same as a table; `suggestions`: for misspelt names
 """

@@ -1,4 +1,9 @@
-"""Descriptions of ops, as a table (`interpreter.op_descriptions`) and as text. Imports no kernels."""
+"""Descriptions of ops: as the JSON of a table, and as parts of texts for `tensord ops` and docs/ops.md.
+
+`opdoc.description_of` makes a description from a definition. A built package contains the table, so that the command
+line lists the ops without importing their kernels; hence this module imports none. In the table, the dtypes of a kind
+of operands ("takes") are listed once; `op_descriptions.read_table` puts them back into each operand.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, TypeAlias
 
-# A dict of JSON's types: name, family, summary, operands, attributes, results, and special properties.
+# A dict of JSON's types: of an op, or of one of its operands; `opdoc.description_of` lists the keys.
 Description: TypeAlias = dict[str, Any]
 
 
-def table_of(descriptions: Iterable[Description]) -> str:
-    """The text of a table: the dtypes of each kind of operands, and an op on each line."""
+def json_table(descriptions: Iterable[Description]) -> str:
+    """The JSON of a table: the dtypes of each kind of operands, and an op on each line."""
     kinds: dict[str, list[str]] = {}
     lines = []
     for op in descriptions:
@@ -30,8 +35,9 @@ def by_family(descriptions: Iterable[Description]) -> dict[str, list[Description
     return families
 
 
-def same_dtypes(description: Description) -> list[tuple[list[str], Description]]:
-    """Groups of neighbouring operands with the same dtypes: their shown names, and the description of the first."""
+def operands_by_dtypes(description: Description) -> list[tuple[list[str], Description]]:
+    """Groups of neighbouring operands with the same dtypes: their names as in a signature, and the description of the
+    first."""
     grouped = (list(group) for _, group in groupby(description["operands"], key=lambda operand: operand["takes"]))
     return [([shown(operand) for operand in group], group[0]) for group in grouped]
 
@@ -39,11 +45,3 @@ def same_dtypes(description: Description) -> list[tuple[list[str], Description]]
 def shown(operand: Mapping[str, Any]) -> str:
     """An operand's name as in a signature: `[name]` if it may be left out, `name...` if there may be more."""
     return {"required": "{}", "optional": "[{}]", "repeated": "{}..."}[operand["use"]].format(operand["name"])
-
-
-def similar(name: str, names: Iterable[str]) -> str:
-    """`; did you mean multiply?` for a name that is not among the names; empty if none of them is similar."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name[:80], list(names), n=3, cutoff=0.7)
-    return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -33,8 +33,8 @@ from ..types.meta import MAX_SIZE, Meta, Metas, OperandMeta
 from ..wire.forms import shown
 from .bound_kernels import storing_at_end, storing_at_end_if_shared, unless_empty, with_attributes
 from .library import Library
-from .op_table import similar
 from .own_op import OwnOp
+from .suggestions import similar
 
 # An attribute's value on the wire: hashable and made of msgpack's types. A dtype is its name, a list of axes a tuple.
 AttributeValue: TypeAlias = Any

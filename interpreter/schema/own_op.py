@@ -1,6 +1,9 @@
-"""The additional properties of an op that is defined outside of this package.
+"""The additional properties of an *own op*: an op that users or plugins define outside of this package, as `OpDef.own`.
 
-Client and machine must have the same definition of the op, so both compare its version and a digest of its definition.
+The client computes metas of results, and the daemon runs the kernel, so both must have the same definition. The daemon
+sends the version and the digest of each own op; the client compares them before it issues the op
+(`check_daemon_has`). Once the digest was read or a kernel was bound, the definition may not change: `add_kernel` raises
+from then on.
 """
 
 from __future__ import annotations
@@ -21,14 +24,15 @@ MAIN_MODULE = "__main__"  # the module of a script or a notebook
 class OwnOp:
     """The version of an op, the module that defines it, and its kernels for kinds of devices.
 
-    `kinds`: the kinds of devices for which `OpDef.kernel` is; None for all. `sources`: the input of the digest.
+    `kinds`: the kinds of devices for which `OpDef.kernel` is; None for all. `sources`: the source texts and properties
+    of which the definition consists, as values of JSON; the digest is computed from them.
     """
 
     def __init__(self, version: str, module: str, kinds: frozenset[str] | None, sources: list[Any]) -> None:
         self.version = version
         self.module = module
         self.kinds = kinds
-        self.kernels: dict[str, Kernel] = {}  # by the kind of device
+        self.kernels: dict[str, Kernel] = {}  # that were added, by the kind of device
         self._sources = sources
         self._digest = ""
         self._used = False  # a kernel was bound, or the digest was read, so no kernel can be added any more
@@ -42,7 +46,8 @@ class OwnOp:
         return self._digest
 
     def is_same(self, other: OwnOp) -> bool:
-        """Whether both have the same sources, and no kernels were added."""
+        """Whether both have the same sources, and no kernels were added: a notebook's cell that is run again then
+        keeps the op that it has defined."""
         return not self.kernels and not other.kernels and self._sources == other._sources
 
     def add_kernel(self, kind: str, kernel: Kernel, source: Any) -> None:
@@ -59,7 +64,7 @@ class OwnOp:
         return kind in self.kernels or self.kinds is None or kind in self.kinds
 
     def kernel(self, kind: str, default: Kernel | None) -> Kernel | None:
-        """The kernel for devices of that kind; `default` is `OpDef.kernel`."""
+        """The kernel for devices of that kind; None if there is none. `default`: `OpDef.kernel`."""
         self._used = True
         found = self.kernels.get(kind)
         return default if found is None and self.serves(kind) else found
@@ -70,9 +75,12 @@ def own_ops(registry: Mapping[str, OpDef]) -> dict[str, tuple[str, str]]:
     return {name: (op.own.version, op.own.digest) for name, op in registry.items() if op.own is not None}
 
 
-def check_daemon_has(op: str, own: OwnOp, there: Mapping[str, tuple[str, str]]) -> None:
-    """Raise MetadataError, with advice, if a daemon does not have the op, or has another op of that name."""
-    found = there.get(op)
+def check_daemon_has(op: str, own: OwnOp, daemons_ops: Mapping[str, tuple[str, str]]) -> None:
+    """Raise MetadataError, with advice, if a daemon does not have the op, or has another op of that name.
+
+    `daemons_ops`: `own_ops` of the daemon's registry.
+    """
+    found = daemons_ops.get(op)
     if found is None:
         raise MetadataError(f"{op}: the daemon does not have this op: {advice(own)}", op=op)
     if found != (own.version, own.digest):

@@ -25,8 +25,8 @@ from ..errors import MetadataError, TensordError
 from ..types.kinds import DTypes
 from ..types.meta import DTYPES, Meta, Metas
 from .infer import infer_once
-from .op_table import similar
 from .opdef import REGISTRY, REQUIRED, OpDef
+from .suggestions import similar
 
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 

@@ -1,16 +1,24 @@
-"""The source of a block's kernels, in CUDA C++: one function that computes an element, with a line for each loop
-(the element-wise code of a CuPy ufunc for given dtypes), and two kernels that call it. A thread of `fused` computes
-one element; a thread of `fused_packs` computes several neighbours, which it reads and writes 16 bytes at a time.
+"""The source of the CUDA C++ kernels of one block (`block`): a fused chain of elementwise ops.
+
+A block consists of lines, one for each ufunc that its ops call. The *loop* of a line is CuPy's device code of one
+element for that ufunc and these dtypes (`loops`); it becomes an inline function here. The function `element` calls
+these functions, one statement for each line. Two kernels call `element`: a thread of `fused` computes one element; a
+thread of `fused_packs` computes several neighbours, a *pack*, which it reads and writes 16 bytes at a time.
+
+**Names** in the source are those of the block: `a0` a tensor that is read, `n0` a number, `v0` the result of a line,
+`r0` a result in memory. A kernel's parameters are the pointers, the numbers, the count `n` of elements, sizes, and
+`nil`, which is always 0. The size `s1` is the number of elements of all axes but the first, `s2` of all but the first
+two, and so on; in `fused_packs` these count packs. They locate an element of a broadcast tensor (`index_in`).
 
 **Bits.** A block has the results of its loops' own kernels, bit for bit.
 
-- The device code is CuPy's, and so is `-ftz=true`. `--fmad=false` keeps the compiler from joining a product and a sum
-  of two loops. CuPy compiles single loops without that flag, which makes no difference for loops in a block
-  (`traced.CONTRACTED`): `make cupy` compares the machine code.
+- The device code is CuPy's, and so is the compiler's option `-ftz=true`. The option `--fmad=false` keeps the compiler
+  from joining a product and a sum of two loops. CuPy compiles single loops without that option, which makes no
+  difference for the loops that blocks may contain (`traced.CONTRACTED` lists the others): `make cupy` compares the
+  machine code.
 - A value that one loop passes to another goes through `sealed`: its bits are combined with a zero that the compiler
-  cannot know. So the compiler cannot simplify across loops, although a value that went through memory would have been
-  rounded, flushed to zero or wrapped. Examples: float64 -> float32 -> float64, a double negation, `x + 1 > x` of
-  integers.
+  cannot know (`nil`). So the compiler cannot simplify across loops: a value that goes through memory is rounded,
+  flushed to zero or wrapped. Examples: float64 -> float32 -> float64, a double negation, `x + 1 > x` of integers.
 - Numbers and constants are parameters, as they are for CuPy's kernels.
 """
 
@@ -40,14 +48,14 @@ PACK: Final = "template <typename T, int N> struct alignas(sizeof(T) * N) Pack {
 def source_of(block: KernelBlock) -> str:
     """The source of both kernels."""
     loops = dict.fromkeys(line.loop for line in block.lines)
-    names = named(block)
+    names = function_names(block)
     preambles = dict.fromkeys(loop.preamble for loop in loops if loop.preamble)
     functions = "".join(function_of(loop, name) for loop, name in names.items())
     parts = (HEADERS, *preambles, SEALED, PACK, functions, element_of(block, names), kernels_of(block))
     return "".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
 
 
-def named(block: KernelBlock) -> dict[UfuncLoop, str]:
+def function_names(block: KernelBlock) -> dict[UfuncLoop, str]:
     """The name of each loop's function, such as `add_float32_float32`."""
     found: dict[UfuncLoop, str] = {}
     for line in block.lines:
@@ -59,13 +67,13 @@ def named(block: KernelBlock) -> dict[UfuncLoop, str]:
 
 
 def function_of(loop: UfuncLoop, name: str) -> str:
-    """A function with the code of a loop."""
+    """A function with the code of a loop, which uses the types `in0_type`, ..., `out0_type`."""
     types = [NAMES[dtype.name] for dtype in loop.taken]
-    parameters = ", ".join(f"const {of_type} in{n}" for n, of_type in enumerate(types))
-    declared = "".join(f"    typedef {of_type} in{n}_type;\n" for n, of_type in enumerate(types))
-    given = NAMES[loop.given.name]
-    return f"""static __device__ inline {given} {name}({parameters}) {{
-{declared}    typedef {given} out0_type;
+    parameters = ", ".join(f"const {in_type} in{n}" for n, in_type in enumerate(types))
+    declared = "".join(f"    typedef {in_type} in{n}_type;\n" for n, in_type in enumerate(types))
+    out_type = NAMES[loop.given.name]
+    return f"""static __device__ inline {out_type} {name}({parameters}) {{
+{declared}    typedef {out_type} out0_type;
     out0_type out0;
     {loop.code};
     return out0;
@@ -74,14 +82,14 @@ def function_of(loop: UfuncLoop, name: str) -> str:
 
 
 def element_of(block: KernelBlock, names: dict[UfuncLoop, str]) -> str:
-    """The function that computes an element."""
-    taken = [f"const {c_type(tensor)} {tensor.name}" for tensor in block.inputs]
+    """The function that computes an element. Values that no later line reads are not sealed."""
+    inputs = [f"const {c_type(tensor)} {tensor.name}" for tensor in block.inputs]
     numbers = [f"const {NAMES[number.dtype.name]} {number.name}" for number in block.numbers]
     results = [f"{c_type(tensor)}& {tensor.name}" for tensor, _ in block.outputs]
     read = {operand for line in block.lines for operand in line.operands}
     lines = [f"{statement_of(line, names[line.loop], line.result in read)}  // {line.op}" for line in block.lines]
     lines += [f"{tensor.name} = {value};" for tensor, value in block.outputs]
-    parameters = ", ".join([*taken, *numbers, *results, "const unsigned int nil"])
+    parameters = ", ".join([*inputs, *numbers, *results, "const unsigned int nil"])
     body = "".join(f"    {line}\n" for line in lines)
     return f"static __device__ inline void element({parameters}) {{\n{body}}}\n"
 
@@ -104,13 +112,13 @@ def kernels_of(block: KernelBlock) -> str:
     results = [f"{c_type(tensor)}* {tensor.name}" for tensor, _ in block.outputs]
     sizes = [f"const {index} n", *(f"const {index} s{k}" for k in range(1, len(block.axes)))]
     parameters = ", ".join([*pointers, *numbers, *results, *sizes, "const unsigned int nil"])
-    own = f"const {index} i = blockIdx.x * ({index})blockDim.x + threadIdx.x;"
+    thread = f"const {index} i = blockIdx.x * ({index})blockDim.x + threadIdx.x;"
     return f"""extern "C" __global__ void fused({parameters}) {{
-    {own}
+    {thread}
     if (i < n) {call_of(block, "i")}
 }}
 extern "C" __global__ void fused_packs({parameters}) {{
-    {own}
+    {thread}
     const {index} packs = n / {block.pack};
     if (i < packs) {{
 {packs_of(block)}    }}{rest_of(block, index)}
@@ -118,32 +126,33 @@ extern "C" __global__ void fused_packs({parameters}) {{
 """
 
 
-def call_of(block: KernelBlock, offset: str) -> str:
-    """The call that computes the element at an index."""
-    inputs = [f"{tensor.name}[{offset_in(tensor, offset)}]" for tensor in block.inputs]
-    results = [f"{tensor.name}[{offset}]" for tensor, _ in block.outputs]
+def call_of(block: KernelBlock, index: str) -> str:
+    """The call that computes the element at an index of the results. `index`: an expression in C."""
+    inputs = [f"{tensor.name}[{index_in(tensor, index)}]" for tensor in block.inputs]
+    results = [f"{tensor.name}[{index}]" for tensor, _ in block.outputs]
     return f"element({', '.join([*inputs, *(number.name for number in block.numbers), *results, 'nil'])});"
 
 
 def packs_of(block: KernelBlock) -> str:
-    """The statements that compute the pack at `i`."""
+    """The statements that compute the pack at `i`. A tensor that is broadcast along the last axis gives all elements of
+    a pack the same value."""
     reads, inputs = [], []
     for tensor in block.inputs:
-        name, offset = f"x{tensor.name}", offset_in(tensor, "i")
+        name, index = f"x{tensor.name}", index_in(tensor, "i")
         if block.is_packed(tensor):
             pack = pack_type(block, tensor)
-            reads.append(f"const {pack} {name} = ((const {pack}*){tensor.name})[{offset}];")
+            reads.append(f"const {pack} {name} = ((const {pack}*){tensor.name})[{index}];")
             inputs.append(f"{name}.each[k]")
         else:
-            reads.append(f"const {c_type(tensor)} {name} = {tensor.name}[{offset}];")
+            reads.append(f"const {c_type(tensor)} {name} = {tensor.name}[{index}];")
             inputs.append(name)
     writes = [f"(({pack_type(block, tensor)}*){tensor.name})[i] = x{tensor.name};" for tensor, _ in block.outputs]
-    made = [f"{pack_type(block, tensor)} x{tensor.name};" for tensor, _ in block.outputs]
+    declared = [f"{pack_type(block, tensor)} x{tensor.name};" for tensor, _ in block.outputs]
     results = [f"x{tensor.name}.each[k]" for tensor, _ in block.outputs]
     arguments = ", ".join([*inputs, *(number.name for number in block.numbers), *results, "nil"])
     loop = f"#pragma unroll\n        for (int k = 0; k < {block.pack}; k++) element({arguments});"
     return (
-        "".join(f"        {line}\n" for line in (*reads, *made))
+        "".join(f"        {line}\n" for line in (*reads, *declared))
         + f"{loop}\n"
         + "".join(f"        {line}\n" for line in writes)
     )
@@ -159,22 +168,22 @@ def rest_of(block: KernelBlock, index: str) -> str:
     }}"""
 
 
-def offset_in(tensor: TensorArgument, offset: str) -> str:
-    """The index in a tensor that belongs to an index of the results.
+def index_in(tensor: TensorArgument, index: str) -> str:
+    """The index in a tensor that belongs to an index of the results, as an expression in C.
 
     The tensor extends along some axes, and is broadcast along the others. Along each run of axes where it extends, it
     has as many elements as the results.
     """
     along, count = tensor.along, len(tensor.along)
     if all(along):
-        return offset
+        return index
     found, start = "", 0
     while start < count:
         stop = next((n for n in range(start, count) if along[n] is not along[start]), count)
         if along[start]:
-            own = offset if stop == count else f"{offset} / s{stop}"
+            in_run = index if stop == count else f"{index} / s{stop}"
             size = f"s{start}" if stop == count else f"(s{start} / s{stop})"
-            part = f"{own} % {size}" if start else own
+            part = f"{in_run} % {size}" if start else in_run
             found = f"({found}) * {size} + {part}" if found else part
         start = stop
     return found or "0"

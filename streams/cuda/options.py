@@ -1,4 +1,9 @@
-"""The options of CUDA devices, and whether there are GPUs. Importing this file does not import CuPy."""
+"""Facts about the device kind "cuda" that are needed before a device is open: its options, and whether it is available.
+
+Importing this module does not import CuPy, which takes a second: the command line, checks of a configuration and
+docs/devices.md read the options also where there is no GPU. Options that other kinds share are in `streams/options`,
+which also reads their values and describes them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +38,8 @@ NCCL: Final = flag(
 
 @dataclass(frozen=True, slots=True)
 class CudaOptions:
-    """Options of a cuda device. `memory`: 0 stands for five sixths of the memory free when the device is opened."""
+    """Options of a cuda device; the `Option` of each field explains it. `memory`: 0 stands for five sixths of the
+    memory that is free when the device is opened."""
 
     memory: Annotated[int, MEMORY, "5/6 of what is free when it is opened"] = 0
     cache: Annotated[int, CACHE] = 2 << 30

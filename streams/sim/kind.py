@@ -1,4 +1,8 @@
-"""The kind "sim"."""
+"""Defines the device kind "sim", a simulated accelerator; `kinds` imports this module by its name.
+
+Two classes implement the kind. With the option `launches` a device behaves as a GPU does: an op is launched into a
+queue at admission. Without, its streams are worker threads.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from .sim import SimDevice, SimOptions
 
 
 def open_sim(name: str, sink: Sink, options: SimOptions) -> SimDevice:
-    """Open a sim device; with the option `launches`, one that launches."""
+    """Open a sim device of the class that the option `launches` chooses."""
     return LaunchingSimDevice(name, sink, options) if options.launches else SimDevice(name, sink, options)
 
 

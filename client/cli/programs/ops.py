@@ -46,7 +46,7 @@ def ops(name: str | None) -> None:
 
 
 def _fail_unknown(name: str, names: Iterable[str]) -> NoReturn:
-    from ....interpreter.schema.op_table import similar
+    from ....interpreter.schema.suggestions import similar
 
     hint = similar(name, names)
     error = f"unknown op {name!r}{hint}"
@@ -126,9 +126,9 @@ def _labelled(label: str, texts: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _operand_texts(op: Description) -> list[str]:
-    from ....interpreter.schema.op_table import same_dtypes
+    from ....interpreter.schema.op_table import operands_by_dtypes
 
-    groups = [(", ".join(names), first) for names, first in same_dtypes(op)]
+    groups = [(", ".join(names), first) for names, first in operands_by_dtypes(op)]
     width = max((len(names) for names, _ in groups), default=0)
     return [f"{names:<{width}}  {_accepted(first)}" for names, first in groups]
 

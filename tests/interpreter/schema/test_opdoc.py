@@ -6,7 +6,7 @@ import json
 
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.attributes import AXIS, SHAPE
-from tensord.interpreter.schema.op_table import by_family, same_dtypes, shown
+from tensord.interpreter.schema.op_table import by_family, operands_by_dtypes, shown
 from tensord.interpreter.schema.opdef import REGISTRY, VARIADIC, OpDef
 from tensord.interpreter.schema.opdoc import SCALAR, description_of
 from tensord.interpreter.types import kinds
@@ -113,7 +113,7 @@ def test_dtypes_are_called_by_their_kind(dtypes, takes):
 
 def test_neighbours_that_take_the_same_stand_together():
     op = an_op(inputs=4, operands=("a", "b", "c", "d"), dtypes=(kinds.REAL, kinds.REAL, kinds.BOOLEAN))
-    assert [(names, first["takes"]) for names, first in same_dtypes(description_of(op))] == [
+    assert [(names, first["takes"]) for names, first in operands_by_dtypes(description_of(op))] == [
         (["a", "b"], "real-valued"),
         (["c", "d"], "boolean"),
     ]

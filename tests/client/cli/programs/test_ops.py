@@ -43,7 +43,7 @@ def made(monkeypatch, tmp_path):
 
         op = OpDef(**{"name": "made", "inputs": 1, "infer": lambda metas, _: metas, "summary": "Made up.", **fields})
         table = tmp_path / "ops.json"
-        table.write_text(op_table.table_of(map(description_of, [*REGISTRY.values(), op])))
+        table.write_text(op_table.json_table(map(description_of, [*REGISTRY.values(), op])))
         monkeypatch.setattr(op_descriptions, "TABLE_FILE", table)
         return op
 
