@@ -324,6 +324,12 @@ class TestShowOnATerminal:
         assert "train.py:12 in f" in show(120, *records)
         assert "location" not in show(80, *records)
 
+    def test_a_transfer_on_the_driving_thread_names_one_device(self, show):
+        moved = record(1, opcode="Transfer", op="d2h sim:0->cpu:0", device="sim:0", stream="cpu:0/control")
+        text = show(240, moved)
+        assert " cpu:0/control" in text
+        assert "sim:0/cpu:0" not in text
+
     def test_an_empty_trace_is_told_in_words(self, show):
         assert show(120) == "no records\n"
 

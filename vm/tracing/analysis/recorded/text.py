@@ -69,9 +69,10 @@ def name(record: Record) -> str:
 def kind_of(record: Record) -> str:
     """The name under which sums count an instruction: its op, or its opcode.
 
-    All instructions of a collective, and of all equal collectives, have one name: `all_reduce 64 MiB ring of 4`.
+    All instructions of a collective, and of all equal collectives, have one name: `all_reduce 64 MiB ring of 4`. So
+    have all sends to one node: `send to node1`.
     """
-    if traits_of(record.opcode).category == "collective":
+    if traits_of(record.opcode).category in {"collective", "link"}:
         return record.op.partition(" #")[0]
     return record.op or record.opcode
 
@@ -82,9 +83,10 @@ def title(record: Record) -> str:
 
 
 def full_stream_name(record: Record) -> str:
-    """`device/stream`; before dispatch, only the device."""
-    stream = stream_name(record.device, record.stream)
-    return f"{record.device}/{stream}" if stream else record.device
+    """`device/stream`; before dispatch, only the device. The device of a transfer on the driving thread is the
+    destination."""
+    stream = record.stream
+    return stream if "/" in stream else f"{record.device}/{stream}" if stream else record.device
 
 
 def stream_name(device: str, stream: str) -> str:

@@ -13,6 +13,7 @@ from tensord.vm.tracing.analysis.recorded.text import duration
 from tensord.vm.tracing.analysis.sums import memory_picture
 from tensord.vm.tracing.analysis.sums.stats import stats
 from tensord.vm.tracing.analysis.trace import Trace
+from tensord.vm.tracing.link_labels import RECV, SEND, LinkLabel
 from tensord.vm.tracing.record import MetaRecord
 
 from .....each_case import each_case
@@ -169,6 +170,16 @@ class TestStats:
         trace = Trace(records, taken=taken)
         found = {row.stream: row for row in stats(trace, trace.records).streams}
         return {cause: ns for cause, ns in found["cpu:0/compute"].lost.items() if ns}
+
+    def test_all_values_for_a_node_are_one_row(self):
+        records = [
+            ran(n, 10 * n, 10 * n + 5, opcode=opcode, op=str(LinkLabel.of(doing, node, bytes([n] * 16))))
+            for n, (opcode, doing, node) in enumerate(
+                [("Send", SEND, "b"), ("Send", SEND, "c"), ("Send", SEND, "b"), ("Recv", RECV, "b")], start=1
+            )
+        ]
+        rows = {one.key: one.count for one in stats(Trace(records), records).ops}
+        assert rows == {"send to b": 2, "send to c": 1, "recv from b": 1}
 
     def test_a_stream_waits_for_what_has_not_come(self):
         assert self.lost(ran(1, 10, 20), ran(2, 70, 80)) == {"wire": 50}
