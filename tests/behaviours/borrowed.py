@@ -1,4 +1,4 @@
-"""What this process has borrowed of a GPU's memory."""
+"""The memory of a GPU that this process has borrowed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .looking_inside import WAIT
 
 
 def given_back() -> None:
-    """Wait until what nobody has any more is given back."""
+    """Wait until all memory that nothing refers to is given back."""
     gc.collect()
     thread = RETURNS._thread
     if thread is not None:

@@ -1,4 +1,4 @@
-"""What the behaviour tests look at inside an embedded machine: transfers, copies, addresses, gates."""
+"""Views into an embedded machine for the behaviour tests: transfers, copies, addresses, gates."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def held(session: Session, device: str, which: str) -> Iterator[None]:
 
 
 def until(session: Session, predicate: Any) -> None:
-    """Drive the machine until something holds.
+    """Drive the machine until a condition holds.
 
-    The machine itself waits for something else: it looks on any thread whether its waits are over, also under its lock,
-    where a predicate that asks the session something would wait for itself.
+    The machine's own waits check their predicates on any thread, also under the machine's lock, where a predicate that
+    asks the session would deadlock.
     """
     machine, deadline = machine_of(session), time.monotonic() + WAIT
     while not predicate():
@@ -82,7 +82,7 @@ def records(session: Session, op: str = "", opcode: str = "") -> list[Record]:
 
 
 def moves(session: Session) -> list[Record]:
-    """Records of the Transfers, without those that only brought a value to its reader's host."""
+    """Records of the Transfers, without those that only brought a value to the host of its reader."""
     found = records(session)
     needed = {o.copy for r in found if r.op != "fetch" for o in r.operands if o.kind == "const"}
     made = [(r, {o.copy for o in r.operands if o.kind != "const"}) for r in found if r.opcode == "Transfer"]
@@ -120,7 +120,7 @@ def ones(*shape: int, value: float = 1.0) -> Any:
 
 
 def assert_sound(session: Session) -> None:
-    """Everything has ended, and the trace does not contradict itself."""
+    """Every instruction has ended, and the trace is consistent."""
     session.sync(WAIT)
     until(session, lambda: not machine_of(session).engine.live)  # transfers that nobody waits for belong to no session
     assert session.trace().verify() == []

@@ -21,7 +21,7 @@ def like_first(metas: Any, _attributes: Any) -> Any:
 
 
 def make_op(patch: pytest.MonkeyPatch, name: str, kernel: Callable[..., Any], **fields: Any) -> OpDef:
-    """Register an op until the end of the test. Not bounded unless said so: it runs on a stream of its own."""
+    """Register an op until the end of the test. By default it is not bounded, and so runs on a stream of its own."""
     defaults = {"inputs": 1, "infer": like_first, "summary": "made for a test", "bounded": False}
     op = OpDef(**{"name": name, "kernel": kernel, **defaults, **fields})
     patch.setitem(REGISTRY, name, op)
@@ -43,7 +43,7 @@ class Gate:
 
 
 def make_gate(patch: pytest.MonkeyPatch, name: str = "slow_copy") -> Gate:
-    """An op of that name that reads its operand only once the gate is open."""
+    """An op of that name that reads its operand only when the gate is open."""
     gate = Gate()
     make_op(patch, name, gate.kernel)
     return gate

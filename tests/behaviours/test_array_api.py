@@ -1,6 +1,6 @@
-"""The array API's functions on the machine: what waits, what moves, how many instructions there are, where errors go.
+"""The array API's functions on the machine: which calls wait, what moves, how many instructions run, where errors go.
 
-What the functions compute is in tests/conformance.
+Tests of the computed values are in tests/conformance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEVICES = ["cpu:0", "sim:0"]
 VALUES = np.array([3.0, -1.0, 3.0, 0.0, -1.0, 7.0])
 MATRIX = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]])
 
-# Name -> what data decide, of a 1-d x.
+# Name -> functions of a 1-d x whose result shapes depend on data.
 DECIDED_BY_DATA: dict[str, Any] = {
     "unique_values": lambda xp, x: xp.unique_values(x),
     "unique_counts": lambda xp, x: xp.unique_counts(x).values,
@@ -45,7 +45,7 @@ NUMPYS: dict[str, Any] = {
 @each_case("device", DEVICES)
 @each_case("name", DECIDED_BY_DATA)
 def test_what_follows_a_shape_that_data_decide_is_submitted_without_waiting(sim_session, device, name):
-    """Behaviour 10, with the standard's functions: whole chains of them, while the device stands still."""
+    """Behaviour 10, with the standard's functions: whole chains of calls are issued while the device stands still."""
     s, xp = sim_session, sim_session.xp
     x = s.asarray(VALUES, device=device)
     s.sync()
@@ -194,13 +194,13 @@ def test_a_composite_function_is_one_instruction(session, name):
     ],
 )
 def test_what_a_device_lacks_runs_on_the_cpu_visibly_and_comes_back(make_session, op, call):
-    """Behaviour 21, with the standard's functions: the result is at home where it would have been."""
+    """Behaviour 21, with the standard's functions: the result has the home that it would have without the fallback."""
     lacking = make_session(devices=["cpu:0", {"name": "sim:0", "missing": [op]}, "sim:1"])
     x = lacking.asarray(MATRIX, device="sim:0")
     found, whole = call(lacking.xp, x), call(lacking.xp, x.to_device("sim:1"))
     assert found.device == "sim:0"
     assert_equal("sim:1", op, found.numpy(), whole.numpy())
-    found.wait()  # it comes back where it is needed
+    found.wait()  # it comes back where an op needs it
     assert {r.device for r in records(lacking, op)} == {"cpu:0", "sim:1"}
     assert len(transfers(lacking)) >= 3
     assert_sound(lacking)

@@ -1,4 +1,4 @@
-"""Results that come near the host before anybody asks for them: which do, when, and that a fetch moves nothing then."""
+"""Results that are moved near the host ahead of a fetch: which results move, when, and that the fetch moves nothing."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ def x(s):
 
 
 def where(s, *tensors):
-    """Where they are once everything has been done that was issued; transfers belong to no session, and are not waited
-    for by any."""
+    """The current copies once all issued instructions are done. Transfers belong to no session, so no session's wait
+    covers them.
+    """
     s.sync(WAIT)
     until(s, lambda: not machine_of(s).engine.live)
     return [tensor.residency() for tensor in tensors]

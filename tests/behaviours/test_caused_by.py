@@ -1,4 +1,4 @@
-"""What the machine plans belongs to no session: traces name the session that caused it."""
+"""Instructions that the machine plans belong to no session: traces name the session that caused them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def number_of(session: td.Session) -> int:
 
 
 def planned_for(session: td.Session, does: Callable[[], object]) -> list[Record]:
-    """What the machine planned while something was done, all of which that session must have caused, at a line."""
+    """The instructions that the machine planned during an action, all caused by that session, at a line."""
     before = max(record.id for record in session.trace().records)
     does()
     session.sync()
@@ -53,7 +53,7 @@ def kinds(found: list[Record]) -> Counter[str]:
 
 
 def test_a_result_that_is_read_and_an_operand_that_is_brought(pair):
-    """A device that launches is read where the value lies, by an instruction of the reader's: nothing is planned."""
+    """Launches read the device's value in place, by an instruction of the reader: nothing is planned."""
     _, s = pair
     found = planned_for(s, lambda: (s.lookup("w").numpy(), (s.lookup("other") + s.asarray(ones(4))).numpy()))
     in_order = device_of(s, "sim:0").launches
@@ -114,7 +114,7 @@ def test_a_checkpoint_and_what_it_brings_to_the_host(pair, tmp_path: Path):
 
 
 def test_durable_names_that_are_written_once_more(make_session: Callable[..., td.Session], tmp_path: Path):
-    """The machine writes them by itself, for nobody; then for the first session that has asked meanwhile."""
+    """The machine writes them on its own behalf at first; then for the first session that has asked meanwhile."""
     devices = ["cpu:0", "sim:0", {"name": "store:0", "durable": str(tmp_path)}]
     first, second = (make_session("local:lasting", devices=devices) for _ in range(2))
     checkpoints = machine_of(first).engine.admission.durable.checkpoints

@@ -1,4 +1,6 @@
-"""What one session may have on a device: beyond its ceiling its own values leave, and nobody else's."""
+"""The ceiling of a session's memory on a device: beyond it, the session's own values are evicted and no other
+session's.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ PLENTY = 1 << 20
 
 
 def capped(ceiling: int, **options: object) -> list[dict[str, object]]:
-    """A host and a device, both of plenty of memory, of which a session may have so many KiB on the device."""
+    """A host and a device with plenty of memory; each session may have so many KiB on the device."""
     return [
         {"name": "cpu:0", "memory": PLENTY},
         {"name": "sim:0", "memory": PLENTY, "ceiling": ceiling * 1024, **options},
@@ -28,7 +30,7 @@ def capped(ceiling: int, **options: object) -> list[dict[str, object]]:
 
 
 def capped_host(directory: Path, store: int) -> list[object]:
-    """A host of plenty of memory, of which a session may have 4 KiB, and a store of that many bytes."""
+    """A host with plenty of memory, of which each session may have 4 KiB, and a store of that many bytes."""
     return [
         {"name": "cpu:0", "memory": PLENTY, "ceiling": 4 * 1024},
         {"name": "sim:0", "memory": PLENTY},
@@ -37,7 +39,7 @@ def capped_host(directory: Path, store: int) -> list[object]:
 
 
 def share(session: td.Session, name: str = "sim:0") -> int:
-    """Bytes that count in the session's share of a device."""
+    """Bytes that count toward the session's share of a device."""
     nbytes: int = session.stats()["session"]["shares"][name]["bytes"]
     return nbytes
 
@@ -87,7 +89,7 @@ def test_what_cannot_leave_is_refused_and_nothing_else_happens(make_session):
 
 @pytest.mark.parametrize("segments", [1, 2])
 def test_a_run_whose_operand_stops_over_where_the_session_has_its_share_is_refused_at_that_step(make_session, segments):
-    """Whether the run is one instruction, or goes on after the message that asked for it."""
+    """Run as one instruction, or continued after the message that asked for it."""
     devices = [
         {"name": "cpu:0", "memory": PLENTY, "ceiling": 4096},
         *({"name": f"sim:{n}", "peer": False} for n in (0, 1)),
@@ -154,7 +156,7 @@ def test_a_result_that_takes_the_memory_of_anothers_value_counts(make_session):
 
 
 def test_another_reader_is_not_refused_for_what_the_maker_keeps(make_session):
-    """It reads what the maker has, on a device where the maker may have no more."""
+    """The result reads the maker's value on a device where the maker is at its ceiling."""
     mine, yours = (make_session("local:innocent", devices=capped(2)) for _ in range(2))
     pinned = [mine.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(2)]
     for tensor in pinned:
@@ -170,7 +172,7 @@ def test_what_is_written_in_place_and_views_count(make_session):
     s = make_session(devices=capped(4))
     x = s.asarray(ones(2 * KIB), device="sim:0")
     view = x[KIB:]
-    x += 1.0  # x gets memory of its own: the view has the old value, which leaves
+    x += 1.0  # x gets memory of its own: the view keeps the old value, which is evicted
     assert share(s) == 4 * 1024
     assert view.numpy()[0] == 1
     assert x.numpy()[0] == 2
@@ -219,14 +221,14 @@ def test_a_size_that_data_decide_counts(make_session):
 def test_what_is_made_of_a_size_that_data_decide_counts_once_whenever_that_is_known(
     make_session, waits, filled, idle, fits
 ):
-    """A session's own values leave for it, too, and what is refused does not depend on when it was asked for."""
+    """The session's own values are evicted for it, too, and a refusal does not depend on the time of the request."""
     s = make_session(devices=capped(4))
     for n in range(idle):
         s.publish(f"idle{n}", s.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT))
     kept = s.asarray(ones(filled // 4), device="sim:0").pin().wait(WAIT)
     x = s.asarray(np.ones(64, np.bool_), device="sim:0").wait(WAIT)
     with nullcontext() if waits else held(s, "sim:0", "compute"):
-        i = s.call("nonzero", [x])[0]  # 512 bytes, at the most and indeed
+        i = s.call("nonzero", [x])[0]  # 512 bytes, both as the upper bound and in fact
         if waits:
             i.wait(WAIT)
         x.release()
@@ -264,7 +266,7 @@ def test_all_that_is_made_of_such_a_size_counts(make_session, waits):
 @pytest.mark.parametrize("waits", [True, False], ids=["known", "pending"])
 @pytest.mark.parametrize(("filled", "fits"), [(2048, True), (2564, False)])
 def test_a_size_that_data_decide_twice_over_counts_at_the_most_once_that_is_known(make_session, waits, filled, fits):
-    """Of all elements one is distinct, but each could be."""
+    """One of all elements is distinct, but each could be."""
     s = make_session(devices=capped(4))
     kept = s.asarray(ones(filled // 4), device="sim:0").pin().wait(WAIT)
     x = s.asarray(np.ones(64, np.bool_), device="sim:0").wait(WAIT)
@@ -275,7 +277,7 @@ def test_a_size_that_data_decide_twice_over_counts_at_the_most_once_that_is_know
         zeros = i * 0  # 512
         if waits:
             zeros.wait(WAIT)
-        values, counts = s.call("unique_counts", [zeros])  # 16, and 1024 at the most
+        values, counts = s.call("unique_counts", [zeros])  # 16, and at most 1024
         tenfold = counts * 10
         s.flush()
     if fits:
@@ -288,7 +290,7 @@ def test_a_size_that_data_decide_twice_over_counts_at_the_most_once_that_is_know
 
 
 def test_what_was_asked_for_since_leaves_for_a_size_that_has_become_known(make_session):
-    """As if that had been known: the first results leave for the later ones, or those for the first, but none fails."""
+    """As if the sizes had been known: first results are evicted for later ones, or later for first, but none fails."""
     s = make_session(devices=capped(4))
     x = s.asarray(np.ones(64, np.bool_), device="sim:0").wait(WAIT)
     y = s.asarray(ones(KIB, value=5.0), device="sim:0").wait(WAIT)
@@ -306,11 +308,11 @@ def test_what_was_asked_for_since_leaves_for_a_size_that_has_become_known(make_s
 
 @pytest.mark.parametrize("eviction", ["cost", "never"])
 def test_what_results_may_have_at_the_most_is_refused_to_others_only_where_nothing_leaves(make_session, eviction):
-    """Once their sizes are known they leave."""
+    """The values are evicted as soon as their sizes are known."""
     s = make_session(devices=capped(4, eviction=eviction))
     x = s.asarray(np.ones(128, np.bool_), device="sim:0").wait(WAIT)
     with held(s, "sim:0", "compute"):
-        found = [s.call("nonzero", [x])[0] for _ in range(8)]  # 1 KiB each, at the most and indeed
+        found = [s.call("nonzero", [x])[0] for _ in range(8)]  # 1 KiB each, both as the upper bound and in fact
         last = found[0].astype("float32")
         s.flush()
     kept = 8 if eviction == "cost" else 3

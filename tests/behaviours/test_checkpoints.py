@@ -1,4 +1,4 @@
-"""Checkpoints: what is published, as of one place in program order, while work goes on; and restored, deferred."""
+"""Checkpoints hold the published values as of one place in program order, while work goes on; restores are deferred."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_all_values_are_those_of_one_place_while_they_are_written_to(make_sessio
     taken = s.checkpoint(tmp_path / "there")
     for n in range(5):
         xs[n] += 1
-    s.sync()  # nobody waits for the disk
+    s.sync()  # no wait for the disk
     assert [x.numpy()[0] for x in xs] == [2] * 5
     assert not taken.done
     store_of(s).resume("save")
@@ -167,7 +167,7 @@ def test_what_has_not_changed_is_neither_moved_nor_read_nor_written(make_session
 
 
 def test_memory_that_is_used_again_is_another_value(make_session, tmp_path):
-    """What serves a new tensor is not taken for what it was."""
+    """A new tensor that reuses a tensor's objects is not taken for the old one."""
     s = make_session(devices=DEVICES)
     for n in range(5):
         x = s.asarray(ones(4, value=n))
@@ -468,7 +468,7 @@ def test_the_maker_of_what_only_a_checkpoint_has_left_may_end(make_session, tmp_
 
 
 def test_what_only_a_checkpoint_had_is_gone_when_it_could_not_leave_its_device(make_session, tmp_path):
-    """A copy that is evicted stays until its transfer has arrived, and comes back if that failed: for users alone."""
+    """An evicted copy stays until its transfer has arrived, and comes back if that failed, for users alone."""
     s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 6144}])
     device = device_of(s, "sim:0")
     x = s.asarray(ones(1024), device="sim:0")
@@ -477,7 +477,7 @@ def test_what_only_a_checkpoint_had_is_gone_when_it_could_not_leave_its_device(m
     device.inject(Fault(FaultKind.FAIL, stream="d2h"))
     store_of(s).hold("save")  # the checkpoint is busy with the value in front of x
     with held(s, "sim:0", "d2h"):
-        y = s.asarray(ones(1024, value=2), device="sim:0")  # x has to leave
+        y = s.asarray(ones(1024, value=2), device="sim:0")  # x has to be evicted
         taken = s.checkpoint(tmp_path / "there")
         s.unpublish("x")
         del x
@@ -511,7 +511,7 @@ def test_a_process_that_is_killed_leaves_the_last_whole_generation(tmp_path, aft
     (value,) = {float(x[0]) for x in found.values()}
     assert value >= after - 1
     assert all((x == value).all() for x in found.values())
-    with CheckpointDirectory.open(tmp_path / "there") as directory:  # no lock is left
+    with CheckpointDirectory.open(tmp_path / "there") as directory:  # no lock is held
         directory.sweep()
         assert directory.orphans() == []
     shutil.rmtree(tmp_path / "there")
@@ -540,7 +540,7 @@ def small_host(directory: Path, host: int) -> list[Any]:
 
 
 def test_a_checkpoint_leaves_nothing_in_the_host(make_session, tmp_path):
-    """Else an op on a part of the value would find all of it there, and not fit beside that."""
+    """Otherwise an op on a part of the value would find the whole value there, and not fit beside it."""
     s = make_session(devices=small_host(tmp_path, 6144))
     w = s.asarray(ones(1024), device="sim:0")
     s.publish({"w": w, "part": w[:512]})
@@ -639,7 +639,7 @@ def test_some_names_are_compared_and_counted_alone(make_session, tmp_path, monke
 
     monkeypatch.setattr(os, "preadv", note)
     found = s.restore(tmp_path / "there", ["small", "add"], deep=True)
-    text = found["bytes"] - 12 - 400  # of the routine
+    text = found["bytes"] - 12 - 400  # the routine's
     assert 0 < text < 4096
     assert found["bytes"] <= sum(read) < 1 << 16
 
@@ -657,8 +657,9 @@ def test_what_was_to_be_read_once_is_read_by_a_checkpoint(make_session, tmp_path
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("size", [100, 1 << 17])
 def test_a_file_that_cannot_be_read_fails_its_value_alone(make_session, tmp_path, size, last):
-    """A small value is in a pack with others, a large one in a file of its own; behind the last one comes the commit
-    at once."""
+    """A small value is in a pack with others, a large one has a file of its own; the commit follows right behind the
+    last one.
+    """
     s = make_session(devices=DEVICES)
     np.savez(tmp_path / "values.npz", x=np.arange(float(size)))
     x, y, z = s.load(tmp_path / "values.npz")["x"], s.asarray(ones(5)), s.asarray(ones(5, value=2))
@@ -722,7 +723,9 @@ def test_a_result_waits_for_the_memory_of_an_operand_that_only_a_checkpoint_read
 
 @pytest.mark.parametrize("host", [6144, 1024])
 def test_what_a_device_has_for_a_checkpoint_alone_is_gone_with_the_transfer(make_session, tmp_path, host):
-    """To the host, or past it: no result on the device waits for the disk, or fails since it does not fit besides."""
+    """To the host, or past it: no result on the device waits for the disk, or fails because it does not fit beside the
+    values.
+    """
     s = make_session(devices=[*small_host(tmp_path, host), {"name": "sim:1", "memory": 6144, "eviction": "never"}])
     w = s.asarray(ones(1024), device="sim:1")
     s.publish("w", w)
@@ -856,7 +859,7 @@ def test_a_routine_captures_any_number_of_tensors(make_session, tmp_path):
 
 def test_a_routine_that_cannot_be_kept_fails_alone_and_stays_what_it_was(make_session, tmp_path):
     s = make_session(devices=DEVICES)
-    name, two = "f" * 1020, s.asarray(ones(1, value=2))  # what it captures would have too long a name
+    name, two = "f" * 1020, s.asarray(ones(1, value=2))  # the name of a captured tensor would be too long
     w = s.asarray(ones(1, value=10))
 
     @s.routine

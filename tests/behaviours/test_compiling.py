@@ -46,7 +46,7 @@ def put(session: Any, *shape: int) -> Any:
 
 
 def compiling(session: Any, op: str) -> list[bool]:
-    """Of the calls of an op, in their order."""
+    """For the calls of an op, in their order."""
     return ["compiling" in one.held for one in session.trace().records if one.op == op]
 
 

@@ -1,4 +1,4 @@
-"""Views share a storage, values stay independent: who shares is counted at admission, and copies are instructions."""
+"""Views share a storage, values stay independent: sharers are counted at admission, and copies are instructions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_partial_write_to_a_shared_storage_makes_a_visible_copy(sim_session, d
     assert (copy.id, "RAW") in {(e.source, e.reason) for e in write.edges}
     assert copy.device == device
     assert address(s, x, device) != address(s, view, device)
-    x[1] = 200.0  # nobody shares the new storage: no second copy
+    x[1] = 200.0  # the new storage has no other sharer: no second copy
     x.wait(WAIT)
     assert len(records(s, opcode="Copy")) == 1
     assert_sound(s)
@@ -109,7 +109,7 @@ def test_a_write_through_a_view_leaves_its_base_alone(sim_session):
 
 
 def test_an_unshared_storage_is_written_in_place(sim_session):
-    """Nobody shares: a write, whole or partial, keeps storage and address."""
+    """Without sharers a write, whole or partial, keeps storage and address."""
     s = sim_session
     x = s.asarray(VALUES, device="sim:0").wait(WAIT)
     before = address(s, x, "sim:0")
@@ -143,7 +143,7 @@ def test_a_queued_reader_of_a_released_view_sees_the_old_value(sim_session):
 
 
 def test_a_tensor_with_another_home_shares_until_somebody_writes(sim_session):
-    """`to_device` makes a sharer: a write to either leaves the other's value alone, on every device."""
+    """`to_device` makes a sharer: a write to either tensor keeps the other's value, on every device."""
     s = sim_session
     x = s.asarray(VALUES)
     y = x.to_device("sim:0")
@@ -164,7 +164,9 @@ def test_a_tensor_with_another_home_shares_until_somebody_writes(sim_session):
 
 
 def test_a_partial_write_on_another_device_brings_the_rest_along(sim_session):
-    """A partial write where no copy is: the old value moves there first, then the write makes the only current copy."""
+    """A partial write on a device without a copy: the old value moves there first, then the write makes the only
+    current copy.
+    """
     s = sim_session
     x = s.asarray(VALUES)
     s.call("setitem", [x, 7.0], {"index": (0,)}, out=[x], device="sim:0")
@@ -178,7 +180,7 @@ def test_a_partial_write_on_another_device_brings_the_rest_along(sim_session):
 
 
 def test_copies_made_for_a_write_belong_to_no_session(sim_session):
-    """The Copy of a shared storage survives a cancellation of the write; what was shared keeps its value."""
+    """The Copy of a shared storage survives a cancellation of the write; the other sharers keep their value."""
     s = sim_session
     x = s.asarray(VALUES, device="sim:0").wait(WAIT)
     with held(s, "sim:0", "compute"):

@@ -1,4 +1,4 @@
-"""A session on a CUDA device, over the fake of CUDA's runtime: with the device's threads, through the whole machine."""
+"""A session on a CUDA device, over the fake of CUDA's runtime: through the whole machine, with the device's threads."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_kernel_that_lacks_memory_for_a_temporary_fails_as_one_that_lacks_it_f
 ) -> None:
     x = session.asarray(np.ones(1 << 20), device="cuda:0")
     x.wait()
-    gpu.free[0] = 0  # somebody else has it
+    gpu.free[0] = 0  # another tensor has it
     with pytest.raises(DeviceMemoryError, match="release tensors"):
         session.call("where", [x > 0, x, 2.0])[0].numpy()
     np.testing.assert_array_equal((x + 1.0).numpy(), np.full(1 << 20, 2.0))
@@ -95,7 +95,7 @@ def test_nextafter_is_exact(session: Any, dtype: str) -> None:
 def test_sizes_that_change_on_a_full_gpu_find_memory_and_nobody_waits_for_the_device_but_its_own_threads(
     gpu: Gpu,
 ) -> None:
-    """What is freed in small blocks has to go back to the driver before large ones fit, while kernels still run."""
+    """Freed small blocks have to go back to the driver before large ones fit, while kernels still run."""
     device = {"name": "cuda:0", "memory": "32MiB", "cache": 0, "reserve": 0}
     gpu.free[0] = 34 << 20
     with td.connect("local", devices=["cpu:0", device]) as session:
@@ -168,7 +168,7 @@ def test_a_host_array_is_pinned_and_handed_over_until_the_gpu_has_copied_from_it
 
 
 def test_what_cupys_kernels_take_beyond_numpys_is_reserved(session: Any) -> None:
-    """NumPy sorts line by line; CuPy makes pairs of line and value of all of them, and merges these."""
+    """NumPy sorts line by line; CuPy makes pairs of line and value for all lines, and merges the pairs."""
     x = session.asarray(np.ones((1300, 1000)), device="cuda:0")
     with pytest.raises(DeviceMemoryError, match=r"and 49\.\d MiB \(52000000 bytes\) of temporaries do not fit"):
         session.call("sort", [x], {"axis": 0})[0].numpy()

@@ -1,4 +1,4 @@
-"""The daemon and its clients, as processes: killed, stopped, cut off, and asked to leave."""
+"""The daemon and its clients as processes that are killed, stopped, cut off, and asked to leave."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from ..puppet import PATIENCE, Failed, Puppet, cut, eventually, paused
 
 MIB = 1 << 20
 AT_ONCE = 0.25  # seconds within which a dead client's tensors are gone
-ROUNDS = 3, 15  # at least, and at most: on a busy machine, only some clients are gone that soon
-SOON = 4.0  # seconds: "at once" beside other people's work, and less than a grace
-NOISE = 0.25  # seconds that others who use this machine may cost an op
+ROUNDS = 3, 15  # at least, and at most: on a busy machine only some clients are gone that soon
+SOON = 4.0  # seconds: "at once" on a busy machine, and less than a grace
+NOISE = 0.25  # seconds that other processes on this machine may add to an op
 SLOW = """
 grace = {grace}
 devices = ["cpu:0", {{name = "sim:0", compute_delay = {delay}}}]
@@ -44,7 +44,7 @@ lease = {lease}
 """
 
 
-# -- what is looked at -------------------------------------------------------------------------------------------------
+# -- inspection --------------------------------------------------------------------------------------------------------
 
 
 def used(session: Session) -> int:
@@ -58,12 +58,12 @@ def processor_time(pid: int) -> float:
 
 
 def sessions_of(session: Session) -> dict[int, dict[str, Any]]:
-    """The daemon's other sessions, by the process behind them."""
+    """The daemon's other sessions, by their client processes."""
     return {row["pid"]: row for row in session._core.answers.query("sessions") if not row["asks"]}
 
 
 def has_arrived(session: Session, observer: Session) -> bool:
-    """Has the daemon received all that the only other session of this process has sent?"""
+    """Has the daemon received all messages that the only other session of this process has sent?"""
     row = sessions_of(observer)[os.getpid()]
     return bool(row["consumed"] + row["pending"] + row["live"] >= session._core.transport._outgoing.sent)
 
@@ -74,7 +74,7 @@ def descriptors(daemon: Daemon) -> int:
 
 
 def round_trips(session: Session, count: int) -> list[float]:
-    """Seconds that each of so many ops took with its result."""
+    """Seconds that each of so many ops took, including the fetch of its result."""
     x = session.asarray(np.ones(4))
     times = []
     for _ in range(count):
@@ -85,7 +85,7 @@ def round_trips(session: Session, count: int) -> list[float]:
 
 
 def free_port() -> int:
-    """A tcp port that nobody has."""
+    """A free tcp port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -93,7 +93,9 @@ def free_port() -> int:
 
 @pytest.fixture
 def observer(daemon: Daemon) -> Iterator[Session]:
-    """A session that looks. At the end of a test nothing is left but what it holds, and that is nothing."""
+    """A session that inspects the daemon. At the end of a test the daemon holds nothing but this session's tensors:
+    none.
+    """
     with daemon.connect() as session:
         yield session
         eventually(lambda: not sessions_of(session))
@@ -145,7 +147,7 @@ while True:
 
 
 def killed(daemon: Daemon, observer: Session) -> float:
-    """Kill a client in mid-batch; seconds until everything is gone but what it has published."""
+    """Kill a client in mid-batch; seconds until everything but its published tensors is gone."""
     before = used(observer)
     with Puppet.start(daemon.address) as client:
         client.do(BUSY)
@@ -184,8 +186,9 @@ s.sync()
 
 
 def test_100_000_tensors_of_a_killed_client_are_gone_as_soon(daemon, observer):
-    """Behaviour 33: to release them takes the daemon less time than to make them did. That is its own processor time,
-    since whatever else runs on this machine makes everything late."""
+    """Behaviour 33: releasing the tensors takes the daemon less time than making them did. The test compares the
+    daemon's own processor time, since other processes on this machine make everything late.
+    """
     with Puppet.start(daemon.address) as client:
         begin = processor_time(daemon.pid)
         client.do(MANY)
@@ -197,7 +200,7 @@ def test_100_000_tensors_of_a_killed_client_are_gone_as_soon(daemon, observer):
 
 
 def test_on_ipc_a_process_is_dead_although_its_child_keeps_the_socket(daemon, observer):
-    """Behaviour 33: the kernel tells of the process, not only of the connection."""
+    """Behaviour 33: the kernel reports the death of the process, not only of the connection."""
     with Puppet.start(daemon.address) as client:
         client.do("x = s.asarray(np.ones(1000))\nx.wait()")
         child = client.do("child = os.fork()\nif not child:\n    signal.pause()\nchild")
@@ -211,7 +214,7 @@ def test_on_ipc_a_process_is_dead_although_its_child_keeps_the_socket(daemon, ob
 
 
 def test_on_ipc_a_disconnect_is_death(daemon, observer):
-    """Behaviour 33: whose connection is gone has no session any more, although its process is alive."""
+    """Behaviour 33: a client without a connection has no session any more, although its process is alive."""
     with Puppet.start(daemon.address) as client:
         client.do("x = s.asarray(np.ones(1000))\nx.wait()")
         client.do("cut(s)")
@@ -219,12 +222,12 @@ def test_on_ipc_a_disconnect_is_death(daemon, observer):
         assert client.do("try: x.numpy()\nexcept td.ConnectionLost as error: told = str(error)\ntold").startswith(
             f"the daemon at {daemon.address} is gone"
         )
-        client.do(f"s = td.connect({daemon.address!r})")  # it may come again, as somebody else
+        client.do(f"s = td.connect({daemon.address!r})")  # it may connect again, as a new session
         assert client.do("s.asarray([1, 2]).numpy().tolist()") == [1, 2]
 
 
 def test_what_a_killed_client_wrote_for_others_comes_out_right(daemon, observer):
-    """Behaviour 33, 42: what it has begun to write into a shared tensor is finished."""
+    """Behaviour 33, 42: a write into a shared tensor that it has begun is finished."""
     with Puppet.start(daemon.address) as client:
         client.do("x = s.asarray(np.zeros(100_000))\ns.publish('x', x)")
         mine = observer.lookup("x")
@@ -243,7 +246,9 @@ def test_what_a_killed_client_wrote_for_others_comes_out_right(daemon, observer)
 
 
 def test_a_stopped_client_slows_only_itself(daemon, observer):
-    """Behaviour 34: others do not notice that it stands still with work and answers outstanding; it goes on later."""
+    """Behaviour 34: other clients do not notice that it stands still with work and answers outstanding; it goes on
+    later.
+    """
     alone = statistics.median(round_trips(observer, 300))
     with Puppet.start(daemon.address) as client:
         client.do("x = s.asarray(np.zeros((256, 256)))\nx.wait()")
@@ -252,11 +257,11 @@ def test_a_stopped_client_slows_only_itself(daemon, observer):
             beside = statistics.median(round_trips(observer, 300))
             assert client.pid in sessions_of(observer)
         assert client.answer() == 3000.0 * 256 * 256
-    assert beside < 10 * alone + NOISE  # the figure is for the benchmark; this tells a stall from noise
+    assert beside < 10 * alone + NOISE  # the benchmark measures the figure; this bound tells a stall from noise
 
 
 class Mute:
-    """A client that asks and never reads, by hand."""
+    """A client, written by hand, that asks and never reads."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.context = zmq.Context()
@@ -282,7 +287,7 @@ class Mute:
 
 
 def test_a_client_that_never_reads_slows_only_itself(start):
-    """Behaviour 34: it is not served any more, costs no more memory than its window, and harms nobody."""
+    """Behaviour 34: it is not served any more, costs no more memory than its window, and harms no other client."""
     daemon = start('limits.window_bytes = "16 MiB"\n')
     mute = Mute(daemon)
     with daemon.connect() as observer, closing(mute):
@@ -298,7 +303,7 @@ def test_a_client_that_never_reads_slows_only_itself(start):
 
 
 def test_a_client_stopped_for_longer_than_the_heartbeat_keeps_its_session(start):
-    """Behaviour 34: the daemon takes it for lost, and it comes back. Nothing is lost, nothing happens twice."""
+    """Behaviour 34: the daemon takes it for lost, and it comes back. No message is lost, none takes effect twice."""
     daemon = start(TCP.format(heartbeat=0.1, lease=30), address=f"tcp://127.0.0.1:{free_port()}")
     with daemon.connect() as observer, Puppet.start(daemon.address) as client:
         client.do("x = s.asarray(np.zeros(16))\nx.wait()")
@@ -317,13 +322,13 @@ def test_a_client_stopped_for_longer_than_the_heartbeat_keeps_its_session(start)
 
 @pytest.mark.parametrize("order", ["name first", "name last"])
 def test_a_published_tensor_lives_as_long_as_somebody_holds_it(daemon, observer, order):
-    """Behaviour 35: two processes use one tensor; it goes with the last of them and its name."""
+    """Behaviour 35: two processes use one tensor, which goes with the last of them and its name."""
     with Puppet.start(daemon.address) as a, Puppet.start(daemon.address) as b:
         a.do("x = s.asarray(np.ones(1000))\ns.publish('x', x)")
         b.do("y = s.lookup('x')")
         a.do("x += 1.0\nx.wait()")
         assert b.do("y.numpy()[0]") == 2.0
-        assert used(observer) == 8000  # it is one
+        assert used(observer) == 8000  # both hold one tensor
         if order == "name first":
             observer.unpublish("x")
         a.kill()
@@ -342,7 +347,7 @@ def test_a_published_tensor_lives_as_long_as_somebody_holds_it(daemon, observer,
 
 
 def test_an_id_of_another_session_is_nobody_s(daemon, observer):
-    """Behaviour 36: each session has its own ids; what it does not know is refused, and it goes on."""
+    """Behaviour 36: each session has its own ids; an unknown id is refused, and the session goes on."""
     secret = observer.asarray(np.full(4, 42.0))
     secret.wait()
     mute = Mute(daemon)
@@ -368,14 +373,14 @@ def left_over(daemon: Daemon) -> list[str]:
 
 
 def goodbye(session: Session) -> str:
-    """What a session is told when its daemon leaves."""
+    """The error that a session gets when its daemon leaves."""
     with pytest.raises(td.ConnectionLost) as lost:
         session.sync()
     return str(lost.value)
 
 
 def test_sigterm_lets_what_is_pending_finish(slow):
-    """Behaviour 37: who waits gets the result, then the goodbye; nothing is left."""
+    """Behaviour 37: waiting calls get the result, then the goodbye; nothing is left behind."""
     daemon = slow(0.05)
     with daemon.connect() as session, daemon.connect() as idle:
         x = session.asarray(np.zeros(4), device="sim:0")
@@ -393,7 +398,9 @@ def test_sigterm_lets_what_is_pending_finish(slow):
 
 
 def test_sigterm_cancels_what_does_not_finish_in_time(slow, caplog):
-    """Behaviour 37: the grace is over: who waits is told that the daemon has ended, and open prints are counted."""
+    """Behaviour 37: when the grace is over, waiting calls get the error that the daemon has ended, and open prints are
+    counted.
+    """
     daemon = slow(0.1, grace=0.3)
     with daemon.connect() as session, daemon.connect() as observer:
         x = session.asarray(np.zeros(4), device="sim:0")
@@ -413,7 +420,7 @@ def test_sigterm_cancels_what_does_not_finish_in_time(slow, caplog):
 
 
 def test_a_second_sigterm_hurries(slow):
-    """Behaviour 37: nobody has to wait for a long grace period."""
+    """Behaviour 37: a long grace period can be cut short."""
     daemon = slow(0.1, grace=600)
     with daemon.connect() as session:
         x = session.asarray(np.zeros(4), device="sim:0")
@@ -432,7 +439,7 @@ def test_a_second_sigterm_hurries(slow):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_who_knocks_while_the_daemon_leaves_is_turned_away(slow, number):
-    """Behaviour 37: it takes no more connections, and nothing new of those that are there."""
+    """Behaviour 37: it takes no new connections, and no new work of its sessions."""
     daemon = slow(0.1)
     with daemon.connect() as session:
         x = session.asarray(np.zeros(4), device="sim:0")
@@ -449,7 +456,7 @@ def test_who_knocks_while_the_daemon_leaves_is_turned_away(slow, number):
 
 
 def test_a_result_that_was_mapped_outlives_the_daemon(start):
-    """Behaviour 37: the memory goes with the last one who looks at it."""
+    """Behaviour 37: the memory goes with the last process that maps it."""
     daemon = start()
     with daemon.connect() as session:
         values = session.asarray(np.arange(1_000_000.0))
@@ -479,7 +486,7 @@ def test_a_daemon_under_load_leaves_in_time(start):
 
 @contextmanager
 def waiting(waits: list[Callable[[], object]]) -> Iterator[list[object]]:
-    """Threads that wait, one each; what they were told."""
+    """Waiting threads, one each; the errors that they got."""
     told: list[object] = []
 
     def run(wait: Callable[[], object]) -> None:
@@ -499,7 +506,7 @@ def waiting(waits: list[Callable[[], object]]) -> Iterator[list[object]]:
 
 
 def test_a_killed_daemon_ends_every_wait_at_once(slow):
-    """Behaviour 38: in every thread, whatever it waits for; and from then on every call."""
+    """Behaviour 38: in every thread, in every kind of wait; and from then on every call."""
     daemon = slow(3600)
     with daemon.connect() as session:
         x = session.asarray(np.zeros(4), device="sim:0")
@@ -537,7 +544,7 @@ def test_a_killed_daemon_ends_every_await_at_once(slow):
 
 
 def test_after_a_killed_daemon_every_op_is_refused(start):
-    """Behaviour 38: at its line, as soon as the session knows of it, although an op waits for nothing."""
+    """Behaviour 38: at the line of an op, as soon as the session knows of it, although the op waits for nothing."""
     daemon = start()
     with daemon.connect() as session:
         x = session.asarray([1.0])
@@ -550,7 +557,7 @@ def test_after_a_killed_daemon_every_op_is_refused(start):
 
 
 def test_a_killed_daemon_ends_the_wait_for_credit(start):
-    """Behaviour 38: also of somebody who only submits."""
+    """Behaviour 38: also for a session that only submits."""
     daemon = start()
     with daemon.connect() as session:
         x = session.asarray(np.zeros(4))
@@ -570,7 +577,7 @@ def test_a_killed_daemon_ends_the_wait_for_credit(start):
 
 
 def test_a_new_daemon_starts_where_one_was_killed(start):
-    """Behaviour 38: its socket and lock lie there, and are in nobody's way; the old session stays lost."""
+    """Behaviour 38: its socket and lock remain and do not hinder a new daemon; the old session stays lost."""
     first = start()
     with first.connect() as session:
         x = session.asarray([1, 2])
@@ -586,7 +593,7 @@ def test_a_new_daemon_starts_where_one_was_killed(start):
 
 
 def test_two_daemons_do_not_share_an_address(start):
-    """The second one says who has it."""
+    """The second daemon names the process that has the address."""
     first = start()
     with pytest.raises(AssertionError, match=str(first.pid)):
         start(address=first.address)
@@ -604,7 +611,7 @@ def tcp(start: Callable[..., Daemon]) -> Callable[..., Daemon]:
 
 
 def test_a_session_over_tcp_survives_its_connection(tcp):
-    """Nothing is lost, and nothing happens twice, however often it is cut; waiting calls go on."""
+    """No message is lost or takes effect twice, however often the connection is cut; waiting calls go on."""
     daemon = tcp(30)
     with daemon.connect() as session:
         x = session.asarray(np.zeros(16))
@@ -626,7 +633,7 @@ def test_a_session_over_tcp_survives_its_connection(tcp):
 
 
 def test_waiting_calls_go_on_after_a_cut(tcp):
-    """In several threads, and a side effect comes once."""
+    """In several threads; a side effect happens once."""
     daemon = tcp(30)
     with daemon.connect() as session:
         x = session.asarray(np.ones(4))
@@ -647,7 +654,7 @@ def test_waiting_calls_go_on_after_a_cut(tcp):
 
 
 def test_a_cancel_that_a_cut_swallowed_comes_again(tcp):
-    """What the session does without its connection counts when it is back."""
+    """Calls that the session makes without its connection take effect when the connection is back."""
     daemon = tcp(30)
     with daemon.connect() as session:
         x = session.asarray(np.ones(4))
@@ -663,7 +670,7 @@ def test_a_cancel_that_a_cut_swallowed_comes_again(tcp):
 
 
 def test_a_lease_that_is_over_ends_the_session(tcp):
-    """The client learns that it is too late, the daemon has let go of its tensors."""
+    """The client learns that it is too late; the daemon has released its tensors."""
     daemon = tcp(0.5)
     with daemon.connect() as observer, Puppet.start(daemon.address) as client:
         client.do("x = s.asarray(np.ones(1000))\nx.wait()\ns.publish('kept', s.asarray(np.ones(4)))")
@@ -678,7 +685,7 @@ def test_a_lease_that_is_over_ends_the_session(tcp):
 
 
 def test_what_keeps_a_client_from_coming_back_is_no_end_while_the_lease_lasts(tcp, monkeypatch):
-    """Its host's name is not known for a moment, or there is no descriptor."""
+    """The name of its host cannot be resolved for a moment, or no descriptor is free."""
     daemon = tcp(30)
     left = [2]
     configure = DealerSocket.configure
@@ -712,7 +719,7 @@ def test_a_session_that_could_not_come_back_says_why(tcp):
 
 
 def test_a_client_that_comes_back_too_late_is_told(tcp):
-    """It stood still for longer than the lease."""
+    """The client stood still for longer than the lease."""
     daemon = tcp(0.3)
     with daemon.connect() as observer, Puppet.start(daemon.address) as client:
         client.do("x = s.asarray(np.ones(1000))\nx.wait()")
@@ -726,7 +733,7 @@ def test_a_client_that_comes_back_too_late_is_told(tcp):
 
 
 def test_a_new_daemon_does_not_know_a_session_of_the_old_one(start):
-    """On tcp, too, a session ends with its daemon; it is told when somebody else answers there."""
+    """On tcp, too, a session ends with its daemon; it gets the error when another daemon answers there."""
     address = f"tcp://127.0.0.1:{free_port()}"
     first = start(TCP.format(heartbeat=1, lease=30), address=address)
     with first.connect() as session:

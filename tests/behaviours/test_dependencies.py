@@ -1,4 +1,4 @@
-"""What waits for what: order where values need it, nowhere else, and nothing left behind."""
+"""Dependencies: instructions are ordered where values need it, nowhere else, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_barrier_waits_for_what_came_before_and_holds_nothing_later_back(make_
 
 
 def test_a_long_pending_list_does_not_delay_what_finished():
-    """Behaviour 3: with 100,000 messages pending, one pass releases what finished and admits a bounded window."""
+    """Behaviour 3: with 100,000 messages pending, a pass releases finished instructions and admits a bounded window."""
     finished: deque[Any] = deque()
     reported = threading.Event()
 

@@ -74,7 +74,7 @@ def test_writes_in_place_are_there_after_the_next_durable_sync(make_session, tmp
     assert in_checkpoint(there)["x"][0] == 2
     files = sorted(path.name for path in there.iterdir())
     s.sync(durable=True)
-    assert sorted(path.name for path in there.iterdir()) == files  # nothing has changed, nothing is written
+    assert sorted(path.name for path in there.iterdir()) == files  # nothing has changed, so nothing is written
 
 
 def test_a_routine_is_on_the_disk_with_what_it_captures_when_publishing_returns(
@@ -205,7 +205,7 @@ def test_the_end_of_a_machine_writes_nothing(make_session, tmp_path, there):
 
 
 class NotedJob(CheckpointJob):
-    """Tells of its commit."""
+    """Signals its commit."""
 
     committed = threading.Event()
 
@@ -218,7 +218,7 @@ class NotedJob(CheckpointJob):
 def test_names_are_written_at_the_interval_although_nobody_drives_or_has_a_handle(make_session, tmp_path, there):
     s = make_session(devices=lasting(tmp_path, interval=0.001))
     machine = machine_of(s)
-    machine.watch_period = inf  # it watches when the test does
+    machine.watch_period = inf  # the interval passes when the test says so
     x = s.asarray(ones(3))
     s.publish("x", x, durable=True)
     x += 1
@@ -240,7 +240,7 @@ def test_names_are_written_at_the_interval_although_nobody_drives_or_has_a_handl
 def test_a_machine_in_which_nothing_changes_sleeps_in_spite_of_an_interval(make_session, tmp_path):
     s = make_session(devices=lasting(tmp_path, interval=0.001))
     machine = machine_of(s)
-    machine.watch_period = inf  # it watches when the test does
+    machine.watch_period = inf  # the interval passes when the test says so
     x, y = s.asarray(ones(3)), s.asarray(ones(3), device="sim:0")
     s.publish({"x": x, "y": y}, durable=True)
     device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
@@ -252,7 +252,7 @@ def test_a_machine_in_which_nothing_changes_sleeps_in_spite_of_an_interval(make_
     gc.collect()
     s.sync()
     until(s, lambda: not machine.engine.live)
-    machine.failures.close()  # what failed is in the log
+    machine.failures.close()  # the failure is in the log
     assert machine.pause(awake=False) is not None
     machine.watch()
     until(s, lambda: not machine.engine.live)
@@ -377,7 +377,7 @@ def test_what_one_block_changes_is_written_together(make_session, tmp_path, ther
     s.sync(durable=True)
     assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 2, "b": 2, "c": 2}
     with held(s, "sim:0", "compute"):
-        b += 1  # by itself
+        b += 1  # on its own
         a += 1
         s.flush()
         with pytest.raises(td.FileError, match="the latest value of 'b' is not on the disk"):
@@ -661,7 +661,7 @@ def test_a_file_that_cannot_be_opened_for_a_moment_ends_the_checkpoint_and_no_na
         assert values_in(there) == {"old": 1, "x": 1, "y": 2 + n}
     for file in there.glob("values-*"):
         file.unlink()
-    s.publish("y", s.asarray(ones(2, value=5)), durable=True)  # what is gone is gone
+    s.publish("y", s.asarray(ones(2, value=5)), durable=True)  # removed names do not come back
     assert values_in(there) == {"y": 5}
 
 
@@ -670,7 +670,7 @@ def test_one_machine_has_the_directory_until_it_is_closed(make_session, tmp_path
     same = make_session("local:first", devices=lasting(tmp_path))
     second = make_session("local:second", devices=lasting(tmp_path))
     a, b = first.asarray(ones(2)), second.asarray(ones(2, value=2))
-    second.sync(durable=True)  # nothing of its own is to be there
+    second.sync(durable=True)  # it must have nothing of its own
     assert not there.exists()
     first.publish("a", a, durable=True)
     same.publish("c", same.asarray(ones(2, value=3)), durable=True)

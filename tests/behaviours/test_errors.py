@@ -1,4 +1,4 @@
-"""Errors: where they go, where they do not, and how often they are told."""
+"""Errors: where they go, where they do not go, and how often they are reported."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_error_reaches_what_depends_on_it_and_nothing_else(make_session, monk
 
 
 def test_an_unused_error_harms_nothing(session, reports, monkeypatch):
-    """Behaviour 14: nobody looks at the result; the session goes on, sync does not raise, and it closes normally."""
+    """Behaviour 14: the failed result is never used; the session goes on, sync does not raise, it closes normally."""
     make_op(monkeypatch, "boom", raising)
     x = session.asarray(ones(4))
     session.call("boom", [x])
@@ -148,7 +148,7 @@ def test_an_op_with_pending_results_may_fail_in_one_of_them(session, reports, mo
 
 @pytest.mark.parametrize("on_stream", [True, False])
 def test_a_full_overwrite_heals_a_partial_one_does_not(session, monkeypatch, on_stream):
-    """Behaviour 16: a failed in-place write poisons; a part written to it changes nothing; the whole heals it."""
+    """Behaviour 16: a failed in-place write poisons; a write to a part changes nothing; a write to the whole heals."""
     make_op(monkeypatch, "boom", raising, bounded=True)
     x, y = session.asarray(ones(4)), session.asarray(ones(4, value=3))
     session.sync()
@@ -206,7 +206,7 @@ def test_a_write_to_a_part_heals_nothing_nor_does_one_of_which_data_decide(sessi
 
 
 def test_a_failed_write_in_place_poisons(session, monkeypatch):
-    """Behaviour 16: also where it happens at once; what was read before keeps its value."""
+    """Behaviour 16: also where the write runs at once; values that were read before stay as they were."""
     make_op(monkeypatch, "boom", raising, bounded=True)
     x = session.asarray(ones(4))
     before = x + x
@@ -226,9 +226,9 @@ def test_a_failed_write_in_place_poisons(session, monkeypatch):
 
 @pytest.mark.parametrize("length", [100, 2000])
 def test_cancel_reports_a_long_chain_at_once_and_the_running_kernel_finishes(make_session, monkeypatch, length):
-    """Behaviour 17: also the links that the stream has already; waiters are told before the kernel has ended.
+    """Behaviour 17: also links that are already on the stream; waiters get the error before the kernel has ended.
 
-    Also those that begin to wait between the cancellation and the kernel's end, for it or for what is behind it.
+    Also calls that begin to wait between the cancellation and the kernel's end, for the kernel or for ops behind it.
     """
     gate = make_gate(monkeypatch)
     session = make_session(devices=[THREE_WORKERS])
@@ -267,7 +267,7 @@ def test_cancel_reports_a_long_chain_at_once_and_the_running_kernel_finishes(mak
     assert {r.status for r in records(session, "add")} == {"CANCELLED"}
     del tensor, running
     told.clear()
-    chain.clear()  # what was cancelled has a place in the plan, but no memory
+    chain.clear()  # cancelled instructions have a place in the plan, but no memory
     np.testing.assert_array_equal((x + x).numpy(), ones(4, value=2))
     assert_sound(session)
 
@@ -286,7 +286,7 @@ def test_what_comes_between_cancel_and_restart_is_cancelled_too(session):
             tensor.wait(WAIT)
     assert y.error is not None
     assert line in (y.error.location or "")
-    assert session.stats()["session"]["errors"] == 0  # nobody has to be told of what he asked for
+    assert session.stats()["session"]["errors"] == 0  # nobody waits for the cancelled results
     del tensor, uploaded, y
     np.testing.assert_array_equal((x + x).numpy(), ones(4, value=2))
     assert_sound(session)
@@ -311,7 +311,7 @@ def test_what_a_stream_holds_back_is_told_cancelled_at_once(make_session):
 
 
 def test_releases_happen_despite_cancel(make_session, monkeypatch):
-    """Behaviour 17: memory of what was cancelled, and of what is released meanwhile, comes back."""
+    """Behaviour 17: memory of cancelled results, and of tensors that are released meanwhile, comes back."""
     gate = make_gate(monkeypatch)
     session = make_session(devices=[THREE_WORKERS])
     x = session.asarray(ones(1000))
@@ -335,7 +335,7 @@ def test_releases_happen_despite_cancel(make_session, monkeypatch):
 
 
 def test_nothing_overtakes_a_reader_that_still_runs(make_session, monkeypatch):
-    """Behaviour 17: a cancelled write keeps its place: what is written after restart waits for the reader before it."""
+    """Behaviour 17: a cancelled write keeps its place: a write after restart waits for the reader before it."""
     gate = make_gate(monkeypatch)
     session = make_session(devices=[THREE_WORKERS])
     x, y = session.asarray(ones(4)), session.asarray(ones(4, value=5))
@@ -360,7 +360,7 @@ def test_nothing_overtakes_a_reader_that_still_runs(make_session, monkeypatch):
 
 
 def test_side_effects_happen_in_program_order(make_session):
-    """Behaviour 18: the second one's data is ready first."""
+    """Behaviour 18: the second effect's data is ready first."""
     session = make_session(devices=["cpu:0", "sim:0"])
     early, late = session.asarray(ones(1)), session.asarray(ones(1, value=2), device="sim:0")
     seen: list[float] = []
@@ -380,7 +380,7 @@ def test_side_effects_happen_in_program_order(make_session):
 
 
 def test_print_shows_values_in_program_order(make_session, capsys):
-    """Behaviour 18: the op that people use for it."""
+    """Behaviour 18: with `print`."""
     session = make_session(devices=["cpu:0", "sim:0"])
     x = session.asarray([1, 2], device="sim:0")
     session.sync()
@@ -430,7 +430,7 @@ def test_an_error_in_a_chain_stops_what_follows_in_it(session, monkeypatch, caus
 
 
 def test_after_cancel_and_restart_side_effects_happen_again(session):
-    """Behaviours 17 and 18: a cancelled print does not silence every later one."""
+    """Behaviours 17 and 18: a cancelled print does not silence the prints that follow."""
     x = session.asarray(ones(1))
     session.sync()
     seen: list[str] = []
@@ -446,7 +446,7 @@ def test_after_cancel_and_restart_side_effects_happen_again(session):
 
 
 def test_a_callback_that_waits_is_an_error_not_a_deadlock(session):
-    """Behaviour 18: callbacks run on the thread that drives the machine; they may neither send nor wait."""
+    """Behaviour 18: callbacks run on the driving thread; they may neither send nor wait."""
     x = session.asarray(ones(1))
     session.effect(lambda _: x.numpy(), x)
     with pytest.raises(td.ProtocolError, match="may neither send nor wait"):
@@ -543,7 +543,7 @@ def test_a_pending_meta_delays_no_other_session(make_session, monkeypatch):
 
 
 def test_a_fault_of_a_stream_is_an_error_like_a_kernels(session, reports):
-    """Behaviour 13: what fails without its kernel having run carries op, line and instruction, too."""
+    """Behaviour 13: an op that fails before its kernel runs carries op, line and instruction, too."""
     device_of(session, "cpu:0").inject(Fault(FaultKind.FAIL, label="exp"))
     x = session.asarray(ones(4))
     y, line = session.call("exp", [x])[0], here()

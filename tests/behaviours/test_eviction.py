@@ -1,4 +1,4 @@
-"""Values that do not fit on a device leave it for the host, and come back when they are needed."""
+"""Values that do not fit on a device are evicted to the host, and come back when an instruction needs them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def test_what_is_valid_elsewhere_leaves_without_moving(make_session):
 
 
 def test_of_a_loop_over_more_than_fits_a_part_stays(make_session):
-    """LRU brings everything in each round; by cost, what was used last leaves, since it is used again last."""
+    """LRU brings in every value in each round; by cost, the value used last is evicted, since its next use is the
+    latest.
+    """
     rounds, layers = 6, 12
     came = {}
     for eviction in ("cost", "lru"):
@@ -99,7 +101,7 @@ def test_nothing_leaves_where_that_is_asked_for(make_session):
 
 
 def test_a_strict_session_sees_its_tensors_where_it_has_put_them(make_session):
-    """The machine has moved the value, not the session: so it may bring it back."""
+    """The machine has moved the value, not the session: so the machine may bring it back."""
     s = make_session(devices=small(4), strict=True)
     x = s.asarray(ones(KIB, value=5.0), device="sim:0")
     others = [s.asarray(ones(KIB), device="sim:0") for _ in range(6)]
@@ -147,7 +149,7 @@ def test_overwriting_all_of_what_has_left_moves_nothing(make_session):
 
 
 def test_where_an_eviction_fails_the_value_stays(make_session):
-    """The instruction that needs the room evicts something else, or fails; the value is not lost."""
+    """The instruction that needs the room evicts another value, or fails; the value is not lost."""
     s = make_session(devices=small(4))
     kept = [s.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(4)]
     device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, stream="d2h"))
@@ -168,7 +170,7 @@ def test_where_no_eviction_succeeds_the_instruction_fails_alone(make_session):
 
 
 def test_an_eviction_that_fails_is_no_failure_of_the_session_that_needs_the_room(make_session):
-    """It is the machine's: in the list of errors and in the trace, and nobody's sync counts it."""
+    """The failure is the machine's: it is in the list of errors and in the trace, and no session's sync counts it."""
     mine, other = (make_session("local:whose failure", devices=small(4)) for _ in range(2))
     kept = [other.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(4)]
     device_of(mine, "sim:0").inject(Fault(FaultKind.FAIL, stream="d2h"))
@@ -230,7 +232,7 @@ def test_a_transfer_back_that_fails_is_a_failure_of_the_session_that_needs_the_v
 
 
 def test_a_result_whose_size_data_decide_finds_room(make_session):
-    """The most that it may be is planned, also where the next instruction is admitted before it is known."""
+    """The upper bound of its size is planned, also where the next instruction is admitted before the size is known."""
     s = make_session(devices=small(6, inline=False))
     x = s.asarray(np.arange(KIB, dtype=np.float32), device="sim:0")
     blocker = s.asarray(ones(4 * KIB), device="sim:0")
@@ -265,7 +267,7 @@ def test_a_session_that_has_nothing_takes_from_others_down_to_their_floor(make_s
 
 
 def test_a_full_host_takes_nothing_more(make_session):
-    """What the tier below cannot hold stays, and the instruction that needs the room fails."""
+    """A value that the tier below cannot hold stays, and the instruction that needs the room fails."""
     s = make_session(devices=[{"name": "cpu:0", "memory": 3 * 1024}, {"name": "sim:0", "memory": 4 * 1024}])
     kept = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(7)]
     s.sync(WAIT)
@@ -293,7 +295,7 @@ def test_what_is_released_while_it_leaves_is_gone_everywhere(make_session):
 
 
 def test_an_instruction_hears_of_a_replica_that_is_dropped_for_it(make_session):
-    """Where no transfer ends that would tell: the copy of a view is dropped, which stood by for nothing."""
+    """Where no end of a transfer would signal it: the copy of a view that was on standby is dropped as useless."""
     host = {"name": "cpu:0", "memory": 27 * 1024}
     s = make_session(devices=[host, {"name": "sim:0", "memory": 8 * 1024, "inline": False}, "sim:1"])
     w = s.asarray(ones(2, 4 * KIB), device="cpu:0").wait(WAIT)
@@ -327,7 +329,7 @@ def test_what_has_left_and_come_back_and_left_again_is_still_the_sessions(make_s
 
 
 def test_many_small_values_make_room_for_a_large_one(make_session):
-    """Their transfers queue behind each other, where one takes its time."""
+    """The transfers queue behind each other, and one of them is slow."""
     s = make_session(devices=small(16, latency=1e-4))
     many = [s.asarray(ones(KIB // 4, value=n), device="sim:0").wait(WAIT) for n in range(64)]
     device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, stream="d2h"))  # so that the plan does not hold
@@ -339,7 +341,7 @@ def test_many_small_values_make_room_for_a_large_one(make_session):
 
 @pytest.mark.parametrize("eviction", ["cost", "lru"])
 def test_what_was_brought_leaves_its_place_to_what_makes_room_for_it(make_session, eviction):
-    """Two tiers that are full: the host's copy may go as soon as the device has its own."""
+    """Two full tiers: the host's copy may go as soon as the device has its own."""
     s = make_session(devices=[{"name": "cpu:0", "memory": 4 * 1024}, *small(4, eviction=eviction)[1:]])
     a, *_rest = [s.asarray(ones(KIB, value=n), device="cpu:0").wait(WAIT) for n in (1, 2, 3)]
     kept = [s.asarray(ones(KIB, value=n), device="sim:0").wait(WAIT) for n in range(4)]

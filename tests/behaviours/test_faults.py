@@ -76,7 +76,7 @@ def test_a_late_error_poisons_each_result(make_session):
 
 
 def test_a_late_error_of_a_write_does_not_reach_an_earlier_reader(make_session):
-    """Behaviour 44: who read before the failing write saw the old value, though the error came first."""
+    """Behaviour 44: readers before the failing write saw the old value, though the error came first."""
     s = make_session(devices=LATE)
     x = s.asarray(ones(8), device="sim:0").wait(WAIT)
     device_of(s, "sim:0").inject(Fault(FaultKind.LATE, label="exp", after=100))
@@ -127,7 +127,7 @@ def test_what_overwrites_a_late_failure_is_healthy(make_session):
 
 
 def test_a_late_error_follows_its_value_to_another_device(make_session):
-    """Behaviour 44: what another device read by event before the error surfaced is poisoned there, too."""
+    """Behaviour 44: a value that another device read by event before the error surfaced is poisoned there, too."""
     s = make_session(devices=LATE)
     x = s.asarray(ones(8), device="sim:0").wait(WAIT)
     s.call("add", [x, 1.0], device="sim:1")[0].wait(WAIT)
@@ -144,7 +144,7 @@ def test_a_late_error_follows_its_value_to_another_device(make_session):
         far.numpy()
     np.testing.assert_array_equal(good.numpy(), ones(8, value=2.0))
     assert late.error is not None
-    s.sync(WAIT)  # who waits is told before what was skipped has retired
+    s.sync(WAIT)  # waiters get the error before the skipped instructions have retired
     moved_late = moves(s)[-1]
     assert (moved_late.status, [e.elided for e in moved_late.edges]) == ("SKIPPED", [True])
     assert_sound(s)
@@ -170,7 +170,7 @@ def impatient() -> Iterator[Callable[..., Session]]:
 
 
 def hung(session: Session) -> list[dict[str, Any]]:
-    """Wait until something is named as hanging."""
+    """Wait until an instruction is reported as hanging."""
     until(session, lambda: bool(machine_of(session).hung))
     found: list[dict[str, Any]] = session.stats()["hung"]
     return found
@@ -217,7 +217,7 @@ def test_a_hanging_kernel_is_named_while_the_others_go_on(impatient, device):
 
 
 def test_a_hang_that_ends_is_no_longer_named(impatient):
-    """Behaviour 48: it is named as long as it lasts, and then its result is as good as any."""
+    """Behaviour 48: it is reported as long as it hangs, and afterwards its result is valid."""
     s = impatient("cpu:0", "sim:0")
     x = s.asarray(ones(8), device="sim:0").wait(WAIT)
     device_of(s, "sim:0").inject(Fault(FaultKind.HANG, label="exp"))
@@ -232,7 +232,7 @@ def test_a_hang_that_ends_is_no_longer_named(impatient):
 
 
 def test_a_hanging_copy_is_named_after_a_quiet_time(impatient):
-    """Behaviour 48: also when the machine had nothing to do before, and its background thread slept."""
+    """Behaviour 48: also when the machine was idle before, and its background thread slept."""
     s = impatient("cpu:0", "sim:0")
     machine = machine_of(s)
     other = Session(EmbeddedTransport(machine, lambda: None, strict=False))
@@ -259,7 +259,7 @@ def test_a_hanging_copy_is_named_after_a_quiet_time(impatient):
 
 
 def test_closing_with_a_hang_answers_those_who_wait(impatient):
-    """Behaviour 48: shutdown ends although a kernel hangs, and whoever waits for it gets an error, not a hang."""
+    """Behaviour 48: shutdown ends although a kernel hangs; calls that wait for the kernel get an error, not a hang."""
     s = impatient("cpu:0", "sim:0")
     x = s.asarray(ones(8), device="sim:0").wait(WAIT)
     device_of(s, "sim:0").inject(Fault(FaultKind.HANG, label="exp"))
@@ -307,7 +307,7 @@ def test_a_slow_stream_changes_no_result(sim_session, stream):
 
 
 def test_an_allocation_that_fails_for_ever_fails_one_by_one(make_session):
-    """Allocation faults: each op that needs memory fails, in order, and none that needs none."""
+    """Allocation faults: each op that needs memory fails, in order, and no op that needs none."""
     s = make_session(devices=["cpu:0", "sim:0"])
     x = s.asarray(ones(8), device="sim:0").wait(WAIT)
     device_of(s, "sim:0").inject(Fault(FaultKind.ALLOCATION, count=FOREVER))
@@ -387,7 +387,7 @@ def test_nothing_new_is_admitted_on_a_lost_device(sim_session):
 
 
 def test_what_waits_for_a_lost_device_fails_and_nothing_hangs(sim_session):
-    """What was admitted and not dispatched when the device was lost fails; what does not need it runs."""
+    """Instructions admitted and not dispatched when the device was lost fail; those that do not need it run."""
     s = sim_session
     x = s.asarray(ones(8), device="sim:0").wait(WAIT)
     y = s.asarray(ones(8, value=2.0)).wait(WAIT)
@@ -412,7 +412,7 @@ def test_what_waits_for_a_lost_device_fails_and_nothing_hangs(sim_session):
 
 
 def test_queued_work_on_a_lost_device_fails_with_one_root(sim_session):
-    """What was launched behind the op that lost the device fails; dependents carry their source's error."""
+    """Instructions launched behind the op that lost the device fail; dependents carry their source's error."""
     s = sim_session
     x = s.asarray(ones(8), device="sim:0").wait(WAIT)
     device_of(s, "sim:0").inject(Fault(FaultKind.LOST, label="exp"))
@@ -435,7 +435,7 @@ def test_queued_work_on_a_lost_device_fails_with_one_root(sim_session):
 
 
 def test_memory_of_a_lost_device_is_counted_to_the_end(sim_session):
-    """Counters stay exact: what was on the lost device is given back with its handles."""
+    """Counters stay exact: memory of the lost device is given back with its handles."""
     s = sim_session
     tensors = [s.asarray(ones(64), device="sim:0") for _ in range(4)]
     s.call("sum", [tensors[0]], device="cpu:0")[0].wait(WAIT)

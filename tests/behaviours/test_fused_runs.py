@@ -45,13 +45,13 @@ def put(session: Any, value: Any) -> Any:
 
 
 def compiled(session: Any) -> None:
-    """Wait until each kernel that was asked for is compiled."""
+    """Wait until all requested kernels are compiled."""
     sources = device_of(session, "cuda:0")._fused.sources
     until(session, lambda: sources._asked <= sources.compiled.keys())
 
 
 def warm(session: Any, function: Callable[..., Any], *operands: Any) -> Any:
-    """A routine that has run as often as it takes to have its kernels compiled, and loaded."""
+    """A routine that has run as many times as it takes to have its kernels compiled and loaded."""
     routine = session.routine(function)
     for _ in range(4):
         routine(*operands)
@@ -83,7 +83,7 @@ def test_a_run_is_one_launch_once_its_kernel_is_compiled(session: Any, launched:
     for _ in range(5):
         np.testing.assert_array_equal(f(x).numpy(), expected)
     assert set(launched) == {"fused_packs"}
-    assert 0 < len(launched) <= 6  # at last by a graph, whose capture is one call more
+    assert 0 < len(launched) <= 6  # finally by a graph, whose capture is one more call
     assert_sound(session)
 
 

@@ -28,7 +28,7 @@ CUDA: list[Any] = ["cpu:0", {"name": "cuda:0", "memory": "64MiB", "cache": "8MiB
 
 
 class Own(OwnKernel):
-    """A kernel of our own, for an elementwise call on packed operands; what it computes is NumPy's."""
+    """A kernel of our own, for an elementwise call on packed operands; the values are computed by NumPy."""
 
     def __init__(self, gpu: Gpu, call: Any, library: Any) -> None:
         self.function, self.library = getattr(np, call.op.ufunc), library
@@ -93,7 +93,7 @@ def run_until_there_is_a_graph(gpu: Gpu, session: Any, run: Callable[[], Any]) -
 
 
 def graph_in(routine: Any) -> dict[str, Any]:
-    """What the report says of the graph of a routine with one segment."""
+    """The report on the graph of a routine with one segment."""
     (piece,) = routine.report()["pieces"]
     found: dict[str, Any] = piece["graph"]
     return found
@@ -233,9 +233,9 @@ def test_a_graph_that_was_made_while_kernels_were_compiled_is_made_again(
 
 
 def test_what_no_graph_takes_runs_call_by_call_and_the_report_says_why(session: Any) -> None:
-    """A number of a library's kernel is baked in; this one is another one at each run."""
+    """A number in a library's kernel is baked into the graph; this number differs in each run."""
     x = put(session, np.arange(SIZE))
-    y = put(session, np.arange(2 * SIZE))[::2].wait()  # no kernel of ours takes a view with gaps
+    y = put(session, np.arange(2 * SIZE))[::2].wait()  # none of our kernels takes a view with gaps
     f = session.routine(lambda x, y, number: (y * number) + x)
     for n in range((SEEN + 30) * GRAPHS):
         found = f(x, y, float(n))

@@ -1,4 +1,4 @@
-"""Host arrays inside the machine: no byte is copied, the machine never writes there, and lets go in time."""
+"""Host arrays inside the machine: no byte is copied, the machine never writes to them, and releases them in time."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_machine_never_writes_there(session, write):
     session.sync()
     assert (array == 3).all()
     assert address(session, x, "cpu:0") != start_of(array)
-    assert array.flags.writeable  # nobody has that value any more
+    assert array.flags.writeable  # no tensor has that value any more
     assert_sound(session)
 
 
@@ -176,7 +176,7 @@ def test_a_limit_of_the_host_concerns_what_lies_in_host_arrays(make_session):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_happens_to_tensors_their_values_are_those_of_the_upload(sim_session, seed):
-    """Arrays are filled whenever they can be, and only then."""
+    """Arrays are filled whenever they can be written, and only then."""
     rng, s = random.Random(seed), sim_session
     arrays: list[Any] = [filled(s, 0, rng.choice(["float32", "float64", "int32"])) for _ in range(4)]
     held_now: list[tuple[td.Tensor, float]] = []

@@ -20,12 +20,12 @@ from tensord.client.session.handlers import (
 from .looking_inside import WAIT, assert_sound, moves, ones, records, transfers
 from .made_ops import here, make_op, raising
 
-# No tanh and no softmax here; softmax is made of others, tanh is not.
+# Neither tanh nor softmax has a kernel here; softmax is composed of other ops, tanh is not.
 LACKING = {"name": "sim:0", "missing": ["tanh", "softmax"]}
 
 
 class Counting:
-    """A user's handler: counts what passes and wraps another one."""
+    """A user's handler that counts ops and wraps another handler."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -40,7 +40,9 @@ class Counting:
 
 
 def test_every_op_passes_the_handler_once(session):
-    """Behaviour 19: calls, operators, in-place operators, methods and views; also what was called before it was set."""
+    """Behaviour 19: calls, operators, in-place operators, methods and views; also functions that were called before it
+    was set.
+    """
     x = session.asarray(ones(2, 2))
     y = x + x
     handler = session.handler = Counting(session.handler)
@@ -69,7 +71,7 @@ def test_what_the_last_handler_does_not_support_names_op_and_device(make_session
 
 
 def test_without_a_host_there_is_nothing_to_fall_back_to(make_session):
-    """Behaviour 19: the whole chain, and still nobody who has a kernel."""
+    """Behaviour 19: the whole chain, and still no handler that has a kernel."""
     session = make_session(devices=[LACKING])
     with pytest.raises(td.MetadataError, match=r"tanh has no kernel on sim:0"):
         session.call("tanh", [session.asarray(ones(4))])
@@ -89,7 +91,7 @@ def test_a_device_handler_places_what_does_not_say_where(make_session):
 
 
 def test_a_composite_op_is_made_of_others_on_the_device(make_session):
-    """Behaviour 19: softmax without a kernel stays where it is: its parts run there, nothing moves."""
+    """Behaviour 19: softmax without a kernel stays on its device: its parts run there, nothing moves."""
     session = make_session(devices=["cpu:0", LACKING])
     values = np.array([[1.0, 2.0, 4.0]], np.float32)
     x = session.asarray(values, device="sim:0")
@@ -122,7 +124,7 @@ def test_without_the_composite_handler_it_falls_back(make_session):
 
 
 def test_the_logging_handler_prints_counter_op_inputs_attributes_and_outputs(session, monkeypatch):
-    """Behaviour 20: and survives poisoned inputs; one op at a time."""
+    """Behaviour 20: logging goes on with poisoned inputs; one op at a time."""
     make_op(monkeypatch, "boom", raising, bounded=True)
     out = io.StringIO()
     session.handler = LoggingHandler(session.handler, out)
@@ -162,7 +164,7 @@ def test_the_logging_handler_raises_only_what_the_op_raises(session):
 
 
 def test_an_op_without_a_kernel_falls_back_to_the_cpu_visibly(make_session):
-    """Behaviour 21: down, compute, up: all of it instructions in the DAG; the result lives where it was asked for."""
+    """Behaviour 21: down, compute, up: all of it instructions in the DAG; the result lives on the requested device."""
     session = make_session(devices=["cpu:0", LACKING])
     values = np.linspace(-1, 1, 4, dtype=np.float32)
     x = session.asarray(values, device="sim:0")
@@ -215,7 +217,7 @@ def test_attributes_are_frozen_for_a_call(session):
 
 
 def test_handlers_see_frozen_attributes(session):
-    """Behaviour 22: what a handler keeps of an invocation stays as it was."""
+    """Behaviour 22: an invocation that a handler keeps does not change."""
     kept: list[Invocation] = []
 
     def keep(invocation: Invocation) -> list[td.Tensor]:

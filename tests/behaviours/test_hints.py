@@ -27,7 +27,7 @@ def fill(session: td.Session, count: int) -> list[td.Tensor]:
 
 
 def eviction(session: td.Session) -> dict[str, Any]:
-    """What has left the device, and come back."""
+    """The numbers of values that were evicted from the device, and came back."""
     found: dict[str, Any] = session.stats()["devices"]["sim:0"]["eviction"]
     return found
 
@@ -60,7 +60,7 @@ def test_pins_are_counted(make_session):
     x = s.asarray(ones(KIB), device="sim:0").pin().pin().unpin()
     fill(s, 8)
     assert "sim:0" in x.residency()
-    x.unpin().unpin().unpin().pin()  # one too many takes back nothing that comes later
+    x.unpin().unpin().unpin().pin()  # one unpin too many takes back no later pin
     fill(s, 8)
     assert "sim:0" in x.residency()
     assert_sound(s)
@@ -91,7 +91,7 @@ def test_a_pin_ends_with(make_session, end):
 def test_a_pin_of_another_session_holds(make_session):
     mine, yours = (make_session("local:pins of others", devices=small(4)) for _ in range(2))
     mine.publish("x", x := mine.asarray(ones(KIB), device="sim:0"))
-    yours.lookup("x").pin()  # that handle is gone at once, and so is its pin
+    yours.lookup("x").pin()  # the handle is gone at once, and so is its pin
     pinned = yours.lookup("x").pin()
     yours.sync()
     x.pin().unpin()

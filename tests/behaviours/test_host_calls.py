@@ -1,4 +1,4 @@
-"""Host calls where processes and connections end, and where functions do not."""
+"""Host calls when processes and connections end, and when functions do not return."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_a_function_returns_while_the_connection_is_lost_arrives(
 
 
 def test_a_client_that_is_killed_in_the_middle_leaves_an_error_where_others_wait(daemon: Daemon) -> None:
-    """And nothing else: its memory is free, and the daemon goes on."""
+    """And no other effect: its memory is free, and the daemon goes on."""
     with daemon.connect() as observer:
         with Puppet.start(daemon.address) as client:
             client.do("import threading; began = threading.Event()")
@@ -74,7 +74,7 @@ def test_a_client_that_is_killed_in_the_middle_leaves_an_error_where_others_wait
 
 
 def test_a_function_that_takes_long_is_told_of_and_others_go_on(far: Daemon) -> None:
-    """In the log, with its line; its session, and others, do what does not need the result meanwhile."""
+    """In the log, with its line; its session, and others, do work that does not need the result meanwhile."""
     go = threading.Event()
 
     def function(a: Any) -> Any:

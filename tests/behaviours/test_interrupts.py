@@ -1,4 +1,4 @@
-"""Interrupts at random times, as they come in notebooks, under timeouts and batch systems."""
+"""Interrupts at random times, as notebooks, timeouts and batch systems send them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROUNDS = 4
 
 
 class TooLateError(Exception):
-    """What a timeout's handler raises."""
+    """The error that a timeout's handler raises."""
 
 
 def too_late(*_: object) -> None:
@@ -49,9 +49,10 @@ WAYS = {"ctrl_c": by_ctrl_c, "alarm": by_alarm, "throw": by_throw}
 @contextmanager
 def interrupted(way: Callable[[], None], when: threading.Event) -> Iterator[None]:
     """Interrupt the main thread, from another one, once the program has come so far; as notebooks do, with handlers
-    that were installed just now."""
+    that were installed just before.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler), signal.signal(signal.SIGALRM, too_late)
-    callbacks = gc.callbacks[:]  # of other libraries: Python ignores what strikes one
+    callbacks = gc.callbacks[:]  # of other libraries: Python ignores an interrupt inside one
     gc.callbacks.clear()
 
     def interrupt() -> None:
@@ -71,7 +72,7 @@ def interrupted(way: Callable[[], None], when: threading.Event) -> Iterator[None
 
 
 def endless(a: Tensor, ones: Tensor, steps: int, when: threading.Event) -> None:
-    """Ops without end, some in place; `when` is set after so many."""
+    """An endless stream of ops, some in place; `when` is set after so many."""
     for step in range(10**9):
         a = a * 0.5 + ones
         a[:32] += 1

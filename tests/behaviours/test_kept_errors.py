@@ -1,7 +1,7 @@
 """Errors that a machine or a session keeps: each is used again and again, and none of them holds on to a frame.
 
-A frame keeps the locals of every function on the way alive: the user's tensors, if the machine is embedded. And an
-error object that is itself raised again collects the frames of each time.
+A frame keeps the locals of every function on the way alive: the user's tensors, if the machine is embedded. An error
+object that is raised again would also collect the frames of each time.
 """
 
 from __future__ import annotations
@@ -106,13 +106,13 @@ def with_frames() -> list[BaseException]:
 
 
 def made_at_import() -> list[Any]:
-    """What modules of ours have kept since before the first test, which the collector does not know any more."""
+    """Objects that our modules keep since before the first test; the collector no longer knows them."""
     ours = [module for name, module in sys.modules.items() if name.partition(".")[0] == "tensord"]
     return [value for module in ours for value in vars(module).values()]
 
 
 def use(s: Session, again: Callable[[], Any]) -> weakref.ref[Marker]:
-    """As a user's function would: use it, come across the error, return."""
+    """As a user's function would: use the session, meet the error, return."""
     marker = Marker()
     result = again()
     s.flush()
@@ -123,7 +123,7 @@ def use(s: Session, again: Callable[[], Any]) -> weakref.ref[Marker]:
 
 
 def test_no_error_that_is_kept_holds_on_to_a_frame(make_session):
-    """All kinds at once: to look at every object of the process takes its time."""
+    """All kinds in one test, since looking at every object of the process takes its time."""
     devices = ["cpu:0", "sim:0", {"name": "sim:1", "missing": ["tanh"]}]
     sessions = {prepare: make_session(devices=devices) for prepare in KEPT}
     before = with_frames()

@@ -113,12 +113,12 @@ def test_a_run_writes_in_place_behind_what_reads_the_tensor(session: Any) -> Non
 
 
 def test_arenas_are_used_again_behind_the_launches_that_use_them(session: Any) -> None:
-    """One that no replay keeps is freed while its run is only launched; another run, or an upload, may get it."""
+    """Memory that no replay keeps is freed while its run is only launched; another run, or an upload, may get it."""
     large = np.arange(LARGEST_IDLE_ARENA // 4, dtype=np.float64)
     x, y = (session.asarray(large * n, device=session.devices[-1]).wait() for n in (1.0, 2.0))
 
     def inside(x: Any, y: Any) -> Any:
-        return session.xp.max(x * y + x)  # nobody else sees what is reduced
+        return session.xp.max(x * y + x)  # no other tensor sees the reduced value
 
     f = warm(session, inside, x, y)
     found = [f(x, y) for _ in range(6)]
@@ -133,7 +133,9 @@ def test_arenas_are_used_again_behind_the_launches_that_use_them(session: Any) -
 
 
 def test_inner_values_on_a_gpu_begin_where_a_librarys_kernels_see_no_difference(cuda: Any) -> None:
-    """Op by op each has a block of its own. cuBLAS chooses by alignment, and another kernel has other bits."""
+    """Op by op each result has a block of its own. cuBLAS chooses its kernel by alignment, and another kernel has other
+    bits.
+    """
     x = cuda.asarray(np.ones(3), device="cuda:0").wait()
     warm(cuda, lambda x: (x + 1.0) * x - (x * 2.0) * (x - 3.0), x)
     sessions = machine_of(cuda).engine.directory.sessions.values()
@@ -145,7 +147,7 @@ def test_inner_values_on_a_gpu_begin_where_a_librarys_kernels_see_no_difference(
 
 
 def test_numbers_of_a_run_are_its_own(sim: Any) -> None:
-    """The next run's are put into the same places while this one is not computed yet."""
+    """The next run's arguments are put into the same places while this one is not computed yet."""
     x = put(sim)
     f = warm(sim, lambda x, number: (x * number) + number, x, 2.0)
     with held(sim, "sim:0", "compute"):
@@ -216,7 +218,7 @@ def test_a_session_whose_runs_are_too_far_ahead_is_held_back_and_others_go_on(
 
 def test_auto_makes_runs_of_a_plain_loop_on_a_device_that_launches(session: Any) -> None:
     with td.connect("local", devices=CUDA if session.devices[-1] == "cuda:0" else SIM, routines="auto") as auto:
-        for _ in range(3):  # the program of what repeats is linked at a wait
+        for _ in range(3):  # the program of the repeated calls is linked at a wait
             x, w, expected = put(auto), put(auto), 1.0
             for _ in range(60):
                 a = x * 0.5 + w
@@ -247,7 +249,8 @@ def cuda(gpu: Gpu) -> Iterator[Any]:  # noqa: ARG001 - it has to be there before
 
 class Gathering:
     """A routine that takes rows of a table and adds them to weights in place, and its model in NumPy. A value of the
-    model is None once it has failed."""
+    model is None once it has failed.
+    """
 
     def __init__(self, session: Any) -> None:
         self.session = session
@@ -305,7 +308,7 @@ def hold(gpu: Gpu, session: Any) -> None:
 def test_runs_that_may_refuse_data_late_follow_each_other_without_a_wait(
     gpu: Gpu, cuda: Any, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread that drives uploads the positions, too, since they are few."""
+    """The driving thread uploads the positions, too, since they are few."""
     hold(gpu, cuda)
     gpu.blocked.clear()
     graphs, handed = gpu.calls["graphLaunch"], handed_over(monkeypatch)

@@ -1,6 +1,6 @@
-"""Ops that are launched at admission: what waits for them, and how.
+"""Ops that are launched at admission: which instructions wait for them, and how.
 
-On a CUDA device, over the fake of CUDA's runtime; what simulated devices do alike, on both.
+The tests use a CUDA device over the fake of CUDA's runtime. Behaviour that simulated devices share is tested on both.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ def hold(gpu: Gpu, session: Any, name: str = "compute") -> None:
 
 
 def raise_illegal() -> None:
-    """What a kernel does that uses an address which is nobody's."""
+    """A kernel that uses an invalid address, as the device reports it."""
     raise IllegalAddress
 
 
 def launches(session: Any) -> list[Any]:
-    """The records of what was launched at admission."""
+    """The records of ops that were launched at admission."""
     return [one for one in session.trace().records if one.launch and one.opcode == Opcode.CALL]
 
 
@@ -107,7 +107,7 @@ def test_a_copy_waits_for_no_launch_while_there_is_memory(gpu: Gpu, session: Any
     session.sync()
     hold(gpu, session)
     for _ in range(8):
-        y = x + x  # what y was may be used once the device has got there
+        y = x + x  # the memory of y may be used once the device has got there
     session.flush()
     copied = [session.asarray(ONES * n, device="cuda:0") for n in range(6)]
     session.flush()
@@ -150,7 +150,7 @@ def test_a_task_that_waits_for_room_leaves_the_fences_to_threads_that_look(
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_how_far_ahead_goes_by_the_time_that_kernels_take(gpu: Gpu, session: Any, others: int) -> None:
-    """At 1024 element operations in 10 ms; beside another session less than one of them is enough."""
+    """At 1024 element operations in 10 ms; beside another session, less than one of them is enough."""
     x = put(session)
     session.sync()
     launches = machine_of(session).engine.tiers["cuda:0"].launches
@@ -218,7 +218,7 @@ def test_a_small_value_is_read_without_a_fence_where_the_device_has_little_to_do
 
 
 def test_a_small_value_has_its_number_once_its_copy_is_launched(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a thread that has waited for the stream up to that number would take the copy to be done."""
+    """Otherwise a thread that has waited for the stream up to that number would take the copy to be done."""
     x = put(session)
     session.sync()
     order = device_of(session, "cuda:0").order
@@ -303,7 +303,7 @@ def test_the_error_of_a_lost_device_names_what_was_launched_since_it_was_sound(g
 
 
 def test_a_device_is_seen_to_be_lost_where_its_fences_are_looked_for(gpu: Gpu, session: Any) -> None:
-    """A machine that is busy with others never leaves the fences to another thread, which would be told of the loss."""
+    """A busy machine never leaves the fences to another thread, which would notice the loss."""
     x = put(session)
     session.sync()
     device, machine = device_of(session, "cuda:0"), machine_of(session)
@@ -370,7 +370,7 @@ def test_the_watch_over_kernels_leaves_an_engine_with_a_fault_alone(
     session.flush()
     machine = machine_of(session)
     with monkeypatch.context() as patched, machine.lock:
-        patched.setattr(machine, "driving", nullcontext)  # this thread has the lock
+        patched.setattr(machine, "driving", nullcontext)  # this thread holds the lock
         patched.setattr(machine.engine, "fault", RuntimeError("in the middle of a step"))
         before = machine.engine.scheduler.ids
         machine.watch_kernels()
@@ -390,7 +390,7 @@ def test_an_fft_is_the_launchers_whose_plans_are_kept(session: Any) -> None:
 def test_what_is_sent_while_a_session_is_flooded_keeps_its_order(
     gpu: Gpu, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where the background, or another thread, sends: they wait for nothing."""
+    """As where the background or another thread sends: such sends wait for nothing."""
     x = one = put(session)
     session.sync()
     monkeypatch.setattr(machine_of(session), "await_credit", lambda _session: None)
@@ -518,7 +518,7 @@ def test_a_scatter_reports_late_too(gpu: Gpu, session: Any, rows: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_gathers_and_what_depends_on_them(gpu: Gpu, session: Any, rows: Any, seed: int) -> None:
-    """Against NumPy: a value is what it is there, or it has failed because a position before it was out of bounds."""
+    """Against NumPy: each value equals NumPy's, or has failed because a position before it was out of bounds."""
     rng, base = np.random.default_rng(seed), rows.numpy()
     there: list[Any] = [rows, (rows + 1.0).wait()]
     expected: list[Any] = [base, base + 1.0]  # None for what has failed
@@ -560,7 +560,7 @@ def test_random_gathers_and_what_depends_on_them(gpu: Gpu, session: Any, rows: A
 
 
 class Launching(NamedTuple):
-    """A session whose device launches, and what keeps that device from computing inside a block."""
+    """A session on a device that launches, and a context manager that keeps the device from computing."""
 
     session: Any
     name: str
@@ -623,14 +623,14 @@ def test_a_value_is_ready_once_the_device_has_got_there(launching: Launching) ->
 def test_an_upload_into_memory_that_a_launch_reads_comes_behind_it(
     launching: Launching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is other memory, but the upload does not look for it, as where there is none."""
+    """Other memory is free, but the upload does not look for it, as it does where there is none."""
     session = launching.session
     monkeypatch.setattr(type(device_of(session, launching.name)), "prefer_reached", lambda *_: None)
     x = launching.put(3.0)
     session.sync()
     with launching.holding():
         y = x + x
-        del x  # its memory is free for launches that follow, and behind them for others
+        del x  # its memory is free for launches that follow, and behind them for other streams
         session.flush()
         uploads = [session.asarray(ONES * 7.0, device=launching.name) for _ in range(3)]
         session.flush()

@@ -1,5 +1,6 @@
-"""Ops that are launched at admission on a sim device: faults and lost devices. What a GPU does alike is in
-test_launches.py."""
+"""Ops that are launched at admission on a sim device: faults and lost devices. Behaviour shared with GPUs is in
+test_launches.py.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ def test_a_chain_is_launched_without_the_launcher_and_has_few_fences(
 
 
 def test_what_the_next_call_of_an_op_gets_is_not_seen_by_the_one_before(session: Any) -> None:
-    """The array of a number is filled anew by each call: not before an earlier one is computed."""
+    """The array of a number is filled anew by each call, but not before an earlier call is computed."""
     x = put(session)
     with held(session, "sim:0", "compute"):
         found = [x * number for number in (3.0, 5.0, 7.0)]
@@ -126,7 +127,7 @@ def test_a_fault_of_a_launch_fails_that_op_alone(session: Any) -> None:
 
 
 def test_an_op_that_may_raise_fails_alone(session: Any) -> None:
-    """Its launch waits for what is before it, and looks at the values."""
+    """Its launch waits for the instructions before it, and looks at the values."""
     x = session.asarray(np.arange(4), device="sim:0")
     with pytest.raises(KernelError, match="power"):
         (x ** (x - 2)).numpy()

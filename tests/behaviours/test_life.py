@@ -1,4 +1,4 @@
-"""Handles and sessions: dropped anywhere, ended while waiting."""
+"""Handles and sessions that are dropped at any place, or end during a wait."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def in_a_signal_handler_in_the_locks(session: Any, drop: Callable[[], None]) -> 
 
 
 def in_a_side_effect(session: Any, drop: Callable[[], None]) -> None:
-    """On the thread that drives, with every lock held."""
+    """On the driving thread, with every lock held."""
     session.effect(drop)
     session.check_chain()
 
@@ -82,7 +82,7 @@ def test_a_handle_may_be_dropped_anywhere(session, drop_inside):
 
 @pytest.mark.parametrize("drop_inside", DROPS)
 def test_a_handle_may_be_collected_anywhere(session, drop_inside):
-    """Behaviour 46: the cyclic collector finds it, in whatever thread and lock it happens to run."""
+    """Behaviour 46: the cyclic collector finds it, in any thread and under any lock."""
 
     class Holder:
         """Keeps a handle in a cycle."""
@@ -130,7 +130,7 @@ def test_handles_dropped_by_many_threads_are_all_released(session):
 
 @pytest.mark.parametrize("awake", [True, False])
 def test_an_idle_session_sends_what_was_dropped(make_session, monkeypatch, awake):
-    """Behaviour 46: nobody calls the session any more, the background sleeps, and yet the memory comes back."""
+    """Behaviour 46: the session makes no more calls, the background sleeps, and yet the memory comes back."""
     if not awake:
         monkeypatch.setattr(background, "AWAKE_ROUNDS", 0)
     session = make_session()
@@ -191,7 +191,7 @@ def stuck(session, monkeypatch) -> Any:
 
 
 def test_who_waits_for_credit_can_cancel(session, stuck):
-    """Behaviour 47: cancel overtakes; what was issued is cancelled; after restart the rest goes on."""
+    """Behaviour 47: cancel overtakes; issued ops are cancelled; after restart the rest goes on."""
     thread, made, ended, x = stuck
     session.cancel()
     assert session.stats()["session"]["cancelled"]
@@ -205,7 +205,7 @@ def test_who_waits_for_credit_can_cancel(session, stuck):
 
 
 def test_who_waits_for_credit_can_release(session, stuck):
-    """Behaviour 47: releases need no credit: they leave although nothing else may."""
+    """Behaviour 47: releases need no credit: they leave although no other message may."""
     thread, made, _, _ = stuck
     first = made[0]._id
     made[0].release()
@@ -215,7 +215,7 @@ def test_who_waits_for_credit_can_release(session, stuck):
 
 
 def test_who_waits_for_credit_can_close(session, stuck, monkeypatch):
-    """Behaviour 47: close returns, and the submitter learns of it."""
+    """Behaviour 47: close returns, and the submitting thread learns of it."""
     thread, _, ended, _ = stuck
     machine, device = machine_of(session), device_of(session, "cpu:0")
     detach = machine.detach

@@ -1,4 +1,4 @@
-"""Tensors of files: known at once, read when they are needed, read again when they had to leave, never mapped."""
+"""Tensors of files: known at once, read when an op needs them, read again after an eviction, never mapped."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_small_view_moves_only_its_own_bytes(make_session, model):
 
 
 def test_weights_of_four_times_the_memory_are_dropped_and_read_again(make_session, tmp_path):
-    """What lies in a file leaves without moving."""
+    """A value that lies in a file is evicted without a transfer."""
     layers = {f"w{n}": ones(256, value=n) for n in range(32)}
     save_file(layers, tmp_path / "layers")
     s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 8 * 1024}])
@@ -156,7 +156,7 @@ def test_what_is_owned_needs_the_file_no_more(make_session, model):
 
 @pytest.mark.parametrize("evicted", [False, True])
 def test_a_file_that_changes_takes_its_values_with_it(make_session, model, evicted):
-    """Whether one happens to be in memory decides nothing."""
+    """Whether a value happens to be in memory makes no difference."""
     s = make_session(devices=DEVICES)
     found = s.load(model)
     w, other = found["w"], (found["w"] * 2).wait(WAIT)
@@ -347,7 +347,7 @@ def test_the_quota_of_files_is_kept(make_session, model):
 
 
 def test_a_load_that_waits_for_room_goes_on(make_session, model):
-    """A device that is full while a value is read has the read wait."""
+    """A read waits for room on a device that is full."""
     s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 16 * 1024}])
     found = s.load(model, device="sim:0")
     with held(s, "sim:0", "compute"):

@@ -1,4 +1,4 @@
-"""What the behaviour tests wait with."""
+"""The waits of the behaviour tests."""
 
 from __future__ import annotations
 

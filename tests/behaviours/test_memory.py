@@ -1,4 +1,4 @@
-"""Device memory: reserved at dispatch, reused at once, never lost, and enough for whatever fits serially."""
+"""Device memory: reserved at dispatch, reused at once, never lost, sufficient for every program that fits serially."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_memory_exactly_full_then_one_more_fails_and_after_a_release_fits(make_s
 
 
 def test_an_upload_that_does_not_fit_fails_alone(make_session):
-    """Behaviour 30: the same of an upload; and what is larger than the device fails at once."""
+    """Behaviour 30: the same for an upload; an upload that is larger than the device fails at once."""
     s = make_session(devices=small(4))
     big = s.asarray(ones(5 * KIB), device="sim:0")
     fits = s.asarray(ones(4 * KIB, value=3.0), device="sim:0")
@@ -77,7 +77,7 @@ def test_an_upload_that_does_not_fit_fails_alone(make_session):
 
 
 def test_a_result_that_data_decide_and_that_does_not_fit(make_session):
-    """Behaviour 30: the same of a result whose size is known only when it is there."""
+    """Behaviour 30: the same for a result whose size is known only when it is computed."""
     s = make_session(devices=small(6, eviction="never"))
     x = s.asarray(np.arange(KIB, dtype=np.float32), device="sim:0")
     blocker = s.asarray(ones(4 * KIB), device="sim:0")
@@ -93,7 +93,7 @@ def test_a_result_that_data_decide_and_that_does_not_fit(make_session):
 
 
 def test_injected_allocation_failures_poison_only_their_dependents(make_session):
-    """Behaviour 30: an allocation that fails although there is room: tried again, not fatal for anything else."""
+    """Behaviour 30: an allocation that fails although there is room is tried again, and fails no other instruction."""
     s = make_session(devices=small(64))
     x = s.asarray(ones(KIB), device="sim:0").wait(WAIT)
     device_of(s, "sim:0").inject(Fault(FaultKind.ALLOCATION))
@@ -118,7 +118,7 @@ def test_injected_allocation_failures_poison_only_their_dependents(make_session)
 @pytest.mark.parametrize("inline", [True, False])
 @pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
 def test_an_input_that_dies_with_the_instruction_gives_its_memory(make_session, device, inline):
-    """Behaviour 31: an input released with this very instruction, same size, nobody else sharing: same address."""
+    """Behaviour 31: an input released with this very instruction, of the same size, without sharers: same address."""
     s = make_session(devices=["cpu:0", {"name": "sim:0", "inline": inline}])
     x = s.asarray(ones(KIB), device=device)
     first = x + 1.0
@@ -192,7 +192,7 @@ def test_only_an_elementwise_op_of_the_same_size_takes_memory_over(sim_session, 
 
 
 def test_a_reader_on_another_stream_keeps_the_memory(make_session):
-    """Behaviour 31: nothing is taken over while an unfinished access on another stream still reads it."""
+    """Behaviour 31: no memory is taken over while an unfinished access on another stream still reads it."""
     s = make_session(devices=["cpu:0", {"name": "sim:0"}, {"name": "sim:1"}])
     x = s.asarray(ones(KIB), device="sim:0") + 1.0
     x.wait(WAIT)
@@ -282,7 +282,7 @@ def test_a_buffer_released_on_a_stream_serves_that_stream_at_once(make_session):
 
 
 def test_a_buffer_released_on_one_stream_is_not_given_to_another_too_early(make_session):
-    """What one stream still reads serves no other stream before it is done."""
+    """Memory that one stream still reads serves no other stream before the read is done."""
     s = make_session(devices=small(64, compute_streams=2))
     x = s.asarray(ones(KIB), device="sim:0").wait(WAIT)
     with held(s, "sim:0", "compute0"):
@@ -302,8 +302,9 @@ def test_a_buffer_released_on_one_stream_is_not_given_to_another_too_early(make_
 
 
 def test_replicas_are_dropped_before_memory_runs_out(make_session):
-    """What does not fit first drops idle copies that are valid elsewhere. When memory is short for the first time, that
-    is the oldest one, and from then on the one that is used again last."""
+    """An allocation that does not fit first drops idle copies that are valid elsewhere. When memory is short for the
+    first time, the oldest copy is dropped, and from then on the one whose next use is the latest.
+    """
     s = make_session(devices=small(4))
     inputs = [s.asarray(ones(KIB, value=k)) for k in range(6)]
     for k, x in enumerate(inputs):
@@ -348,7 +349,7 @@ def test_room_for_one_operand_is_not_made_by_dropping_another(make_session):
 
 
 def test_a_result_of_unknown_size_drops_replicas_when_it_is_there(make_session):
-    """What admission could not plan for, a result that data decide, drops idle replicas when it arrives."""
+    """A result whose size admission could not plan for, since data decide it, drops idle replicas when it arrives."""
     s = make_session(devices=small(6))
     replica = s.asarray(ones(4 * KIB))
     s.call("sum", [replica], device="sim:0")[0].wait(WAIT)
@@ -415,7 +416,7 @@ def test_a_tight_working_set_passes_whatever_is_slow(make_session, slow):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_room_is_made_by_a_copy_whose_twin_is_still_under_way(make_session, fails):
-    """Behaviour 43: what a planned transfer brings elsewhere makes room here; if it fails, the value is not lost."""
+    """Behaviour 43: a planned transfer elsewhere makes room here; if the transfer fails, the value is not lost."""
     s = make_session(devices=small(3, eviction="never"))
     x = s.asarray(ones(KIB), device="sim:0").wait(WAIT)
     if fails:
@@ -425,7 +426,7 @@ def test_room_is_made_by_a_copy_whose_twin_is_still_under_way(make_session, fail
         s.flush()
         x.release()
         there = z.to_device("cpu:0")
-        assert not there.is_ready()  # which has the transfer begin
+        assert not there.is_ready()  # the transfer begins
         b = s.asarray(ones(2 * KIB, value=3.0), device="sim:0")
         total = b.sum()  # four bytes too many, unless z leaves
         s.flush()
@@ -449,7 +450,7 @@ def test_room_is_made_by_a_copy_whose_twin_is_still_under_way(make_session, fail
 
 
 def test_waiting_for_memory_blocks_no_stream(make_session):
-    """An instruction without memory waits in its device's memory queue; what needs none goes on."""
+    """An instruction without memory waits in its device's memory queue; instructions that need none go on."""
     s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 4096}, "sim:1"])
     a, b = (s.asarray(ones(KIB, value=v), device="sim:0").wait(WAIT) for v in (1.0, 2.0))
     c = s.asarray(ones(KIB, value=3.0), device="sim:0").wait(WAIT)
@@ -475,7 +476,7 @@ def test_waiting_for_memory_blocks_no_stream(make_session):
 
 
 def test_the_memory_queue_is_served_in_program_order(make_session):
-    """Whoever waits for memory gets it in program order; small ones do not starve a large one in front of them."""
+    """Waiting instructions get memory in program order; small ones do not starve a large one in front of them."""
     s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 5120}, "sim:1"])
     blocker = s.asarray(ones(3 * KIB), device="sim:0").wait(WAIT)
     x = s.asarray(ones(KIB), device="sim:0").wait(WAIT)
@@ -499,7 +500,7 @@ def test_the_memory_queue_is_served_in_program_order(make_session):
 
 
 def test_memory_that_never_comes_fails_the_oldest_and_serves_the_rest(make_session):
-    """It fails only when all that was admitted before it and touches the device has retired; then others go on."""
+    """It fails only when all earlier instructions that touch the device have retired; then later ones go on."""
     s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 4096}, "sim:1"])
     kept = s.asarray(ones(2 * KIB), device="sim:0").wait(WAIT).pin()
     with held(s, "sim:1", "p2p"):
@@ -516,7 +517,7 @@ def test_memory_that_never_comes_fails_the_oldest_and_serves_the_rest(make_sessi
 
 
 def test_counters_are_exact_after_a_mixed_program(make_session):
-    """Behaviour 30: counters stay exact: once all was dropped nothing is allocated, planned, queued or alive."""
+    """Behaviour 30: counters stay exact: with all tensors dropped, nothing is allocated, planned, queued or alive."""
     s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 16384}, {"name": "sim:1", "peer": False}])
     rng = np.random.default_rng(0)
     tensors = [s.asarray(ones(KIB, value=k), device=d) for k, d in enumerate(["cpu:0", "sim:0", "sim:1"] * 2)]

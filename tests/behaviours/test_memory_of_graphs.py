@@ -1,4 +1,4 @@
-"""What graphs have of a device's memory counts, is bounded, and is given up for values; longer arenas likewise."""
+"""The device memory of graphs is counted, bounded, and given up for values; so is that of long arenas."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_long_arena_is_given_up_for_values_and_runs_go_on(gpu: Gpu, session: A
     free = LIMIT - session.stats()["devices"]["cuda:0"]["planned"]
     large = session.call("ones", [], {"shape": (free,), "dtype": "uint8"}, device="cuda:0")[0].wait()
     assert kept(session) == 0
-    found = routine(x)  # whose memory others make room for
+    found = routine(x)  # others make room for its memory
     np.testing.assert_array_equal(found.numpy(), long(np.arange(1.0 * LONG)))
     del large, found
     until_graph(gpu, session, lambda: routine(x))

@@ -1,4 +1,4 @@
-"""Shapes and dtypes: known at the call where they can be, pending where data decide them."""
+"""Shapes and dtypes: known at the call where possible, pending where data decide them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .made_ops import here
 
 FLOATS, MATRIX = ((4,), "float32"), ((2, 3), "float32")
 
-# op, operands as metas, attributes, what the message says
+# op, operands as metas, attributes, text of the message
 WRONG: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("add", [FLOATS, ((3,), "float32")], {}, "do not broadcast"),
     ("matmul", [MATRIX, MATRIX], {}, "matmul"),
@@ -147,7 +147,9 @@ def read_value(found: Any) -> None:
 
 @pytest.mark.parametrize("learn", [ask_for_shape, wait_for_value, await_value, read_value])
 def test_errors_are_synchronous_again_once_the_meta_is_known(session, learn):
-    """Behaviour 11: while it is pending a mismatch is raised at the wait, with the call's line; then at the call."""
+    """Behaviour 11: while the shape is pending a mismatch is raised at the wait, with the call's line; then at the
+    call.
+    """
     x, wrong = session.asarray([3, 1, 3, 2]), session.asarray([1, 2])
     session.sync()
     with held(session, "cpu:0", "compute"):
@@ -172,7 +174,7 @@ def distinct(s: Any, dtype: str, device: str) -> Any:
     return s.call("unique_values", [s.asarray([1, 2], device, dtype=dtype)])[0]
 
 
-# What is computed with a pending tensor of that dtype and an integer that it does not hold, though NumPy may take it.
+# Ops on a pending tensor of that dtype and an integer that the dtype does not hold, though NumPy may take it.
 UNFIT = {
     "wrapped": ("uint16", lambda s, x: s.xp.where(s.asarray([True, False], x.device), -1, x)),
     "clipped": ("int8", lambda s, x: s.xp.clip(x, x, 300)),
@@ -247,7 +249,9 @@ def test_inferring_what_became_known_is_a_lookup_too(session):
 @pytest.mark.parametrize("engine", ["vm", "serial"])
 @pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
 def test_whether_a_reshape_would_copy_depends_on_the_program_alone(make_session, engine, device):
-    """Not on where the operand lies, nor on what the machine knows already of a shape that data decide."""
+    """The meta depends neither on the operand's place nor on what the machine already knows of a shape that data
+    decide.
+    """
     session = make_session(devices=["cpu:0", "sim:0"], engine=engine, expect_empty=engine == "vm")
     xp = session.xp
     turned = xp.asarray(np.arange(6.0).reshape(2, 3)).T
@@ -262,7 +266,7 @@ def test_whether_a_reshape_would_copy_depends_on_the_program_alone(make_session,
 @pytest.mark.parametrize("engine", ["vm", "serial"])
 @pytest.mark.parametrize("waits", [False, True])
 def test_what_is_made_of_a_pending_tensor_is_packed_whenever_its_shape_becomes_known(make_session, engine, waits):
-    """`waits`: the machine knows the shape before it hears of the view; the program does not ask."""
+    """`waits`: the machine knows the shape before it receives the view; the program does not ask."""
     session = make_session(devices=["cpu:0"], engine=engine, expect_empty=engine == "vm")
     xp = session.xp
     x = xp.asarray(np.arange(12.0).reshape(3, 4))
@@ -274,5 +278,5 @@ def test_what_is_made_of_a_pending_tensor_is_packed_whenever_its_shape_becomes_k
         session.sync()
     flat = xp.reshape(turned, (8,), copy=False)
     assert flat.tolist() == [0.0, 8.0, 1.0, 9.0, 2.0, 10.0, 3.0, 11.0]
-    turned.wait()  # now the program knows the shape, and asks for a view of what is packed
+    turned.wait()  # now the program knows the shape, and asks for a view of a packed tensor
     assert xp.reshape(turned, (8,), copy=False).tolist() == flat.tolist()

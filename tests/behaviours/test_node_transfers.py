@@ -1,4 +1,4 @@
-"""Two machines with their threads, in one process, that send each other values: many at once, traces, questions."""
+"""Two machines with their threads in one process that send each other values: many at once, traces, questions."""
 
 from __future__ import annotations
 

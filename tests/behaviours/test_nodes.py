@@ -1,4 +1,4 @@
-"""A machine with a node name: its devices are called so everywhere, and clients of it may leave the name out."""
+"""A machine with a node name: its devices carry the name everywhere, and its clients may leave the name out."""
 
 from __future__ import annotations
 

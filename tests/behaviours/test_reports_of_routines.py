@@ -1,4 +1,4 @@
-"""What a report says of steps that are in no segment, of segments that are no graph, and of blocks."""
+"""Reports on steps that are in no segment, segments that are no graph, and blocks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def put(session: Any, values: Any, device: str = "cuda:0") -> Any:
 
 
 def report_of(session: Any, function: Any, *operands: Any, runs: int = 3) -> Any:
-    """The report of a function that was run so often."""
+    """The report of a function that was run so many times."""
     routine = session.routine(function, passes="none")
     for _ in range(runs):
         routine(*operands)
@@ -37,7 +37,7 @@ def report_of(session: Any, function: Any, *operands: Any, runs: int = 3) -> Any
 
 
 def reasons(report: Any) -> dict[str, str]:
-    """Why each step is alone, by its op."""
+    """The reason why each step is alone, by its op."""
     return {piece["op"]: piece["why"] for piece in report["pieces"] if piece["how"] == "op by op"}
 
 
@@ -98,7 +98,7 @@ def test_runs_that_went_op_by_op_are_counted_with_the_reason(cuda: Any) -> None:
 
 
 def test_a_write_to_positions_is_a_part_of_a_graph(cuda: Any) -> None:
-    """It neither looks at its positions nor sorts them; of several values for one position the last one stays."""
+    """It neither looks at its positions nor sorts them; of several values for one position the last one wins."""
     x, values = put(cuda, np.zeros(SIZE)), put(cuda, np.arange(6.0))
     indices = put(cuda, np.array([3, 1, 3, -1, 1, 3]))
 

@@ -1,4 +1,4 @@
-"""Where values live: what moves, how often, and what stays where it is."""
+"""Where values live: which values move, how often, and which stay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .looking_inside import (
 
 
 def test_weights_move_once_each_way_however_many_steps_run(sim_session):
-    """Behaviour 23: weights go to the device once and come back once; per step only inputs and what is read move."""
+    """Behaviour 23: weights go to the device once and come back once; per step only inputs and fetched values move."""
     s = sim_session
     steps, reads = 12, 0
     w = s.asarray(ones(16, 16, value=0.5), device="sim:0")
@@ -63,7 +63,7 @@ def test_an_upload_goes_straight_home_and_the_host_keeps_nothing(sim_session):
 
 
 def test_exactly_what_crosses_devices_moves(sim_session):
-    """Behaviour 24: partitions a on one device, b and c on another: what crosses moves, what b gives c does not."""
+    """Behaviour 24: partitions a on one device, b and c on another: values from a to b move, from b to c do not."""
     s = sim_session
     x = s.asarray(ones(64), device="sim:0")
     w = s.asarray(ones(64, value=2.0), device="sim:1")
@@ -198,7 +198,7 @@ def test_observing_a_tensor_changes_no_later_result_and_no_placement(sim_session
     look(x)
     y = s.call("add", [x, x], device="sim:1")[0]
     look(y)
-    host = {"cpu:0"} if observed else set()  # keeps what was read there
+    host = {"cpu:0"} if observed else set()  # keeps the copy that was read there
     assert x.residency().keys() == {"sim:0", "sim:1"} | host
     assert y.residency().keys() == {"sim:1"} | host
     targets = [op.partition("->")[2] for op in transfers(s)]
@@ -224,7 +224,7 @@ def test_an_op_lives_where_it_ran(sim_session):
 
 
 def test_a_result_of_the_device_takes_the_device_s_memory(sim_session):
-    """Behaviour 23: what lives on a device lies in its memory, which the host cannot reach."""
+    """Behaviour 23: a value on a device lies in the device's memory, which the host cannot reach."""
     s = sim_session
     x = s.asarray(ones(64), device="sim:0")
     y = x + 1.0
@@ -241,7 +241,7 @@ def test_a_result_of_the_device_takes_the_device_s_memory(sim_session):
 
 
 def test_more_views_than_a_storage_keeps_copies_of_are_read_at_once(sim_session):
-    """Of an op's operands none is dropped to make room for another."""
+    """None of an op's operands is dropped to make room for another."""
     s = sim_session
     array = np.arange(800.0).reshape(100, 8)
     x = s.asarray(array)
@@ -255,7 +255,7 @@ def test_more_views_than_a_storage_keeps_copies_of_are_read_at_once(sim_session)
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_each_of_many_moved_views_moves_once(make_session, strict):
-    """However many there are, what was moved is there, also where placement is strict."""
+    """However many tensors there are, moved ones are there, also where placement is strict."""
     s = make_session(devices=["cpu:0", "sim:0", "sim:1"], strict=strict)
     array = np.arange(800.0).reshape(100, 8)
     x = s.asarray(array)
@@ -284,7 +284,7 @@ def test_what_was_moved_and_dropped_for_room_moves_again_though_placement_is_str
 
 @pytest.mark.parametrize("known", [False, True])
 def test_a_value_that_does_not_fit_on_the_host_is_read_all_the_same(make_session, known):
-    """Whether its shape is known when it is asked for, or not yet."""
+    """Whether the shape is known at the call or not yet."""
     s = make_session(devices=[{"name": "cpu:0", "memory": 1 << 20}, "sim:0"])
     x = s.xp.cumulative_sum(s.call("full", [1.0], {"shape": (200_000,), "dtype": "float64"}, device="sim:0")[0])
     y = s.xp.unique_values(x)

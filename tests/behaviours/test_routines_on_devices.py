@@ -106,7 +106,7 @@ class TestSeveralDevices:
 
 
 def meet_once(meeting: threading.Barrier, intercept: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Each of two streams waits at its first op until the other one is there."""
+    """Each of two streams waits at its first op until the other stream is there."""
     waiting = [meeting]
 
     def meet(task: Any) -> None:

@@ -1,4 +1,4 @@
-"""Saving tensors: a reader in program order, a file that is there whole or not at all, failures that are told."""
+"""Saving tensors: saves read in program order, a file is there whole or not at all, failures are reported."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ VALUES: dict[str, Any] = {
 
 
 def names_in(folder: Path) -> list[str]:
-    """What lies in a folder."""
+    """The names of the files in a folder."""
     return [path.name for path in folder.iterdir()]
 
 
 def run_program(folder: Path, program: str, *arguments: str) -> str:
-    """Run it in a process of its own: what it writes to stderr."""
+    """Run a program in a process of its own, and return its stderr."""
     path = folder / "program.py"
     path.write_text(program)
     done = run_script(str(path), *arguments)

@@ -1,4 +1,6 @@
-"""Two sessions of one machine: what they share by name, and what one's end or cancellation means for the other."""
+"""Two sessions of one machine: tensors shared by name, and the effects of one session's end or cancellation on the
+other.
+"""
 
 from __future__ import annotations
 
@@ -74,13 +76,13 @@ def test_a_dict_of_names_goes_atomically(pair):
 
 
 def test_what_another_session_holds_comes_out_right(pair, how):
-    """Behaviour 42: A stops while its instructions write a tensor that B holds: B's value comes out right."""
+    """Behaviour 42: A stops while its instructions write a tensor that B holds: B's value is right."""
     a, b = pair
     x = a.asarray(ones(16)).wait(WAIT)
     a.publish("x", x)
     mine = b.lookup("x")
     with held(b, "cpu:0", "compute"):
-        step = x + 1.0  # A's own, but needed
+        step = x + 1.0  # A's own, but B needs it
         doubled = step * 2.0
         a.call("add", [doubled, 0.0], out=[x])
         useless = doubled - 1.0
@@ -101,7 +103,9 @@ def test_what_another_session_holds_comes_out_right(pair, how):
 
 
 def test_the_transfers_that_others_need_are_followed_to_their_sources(pair, how):
-    """Behaviour 42: also where a planned transfer stands between what B holds and what A computed for it."""
+    """Behaviour 42: also where a planned transfer lies between the tensor that B holds and the one that A computed for
+    it.
+    """
     a, b = pair
     x = a.asarray(ones(16)).wait(WAIT)
     target = a.asarray(ones(16), device="sim:0").wait(WAIT)
@@ -146,7 +150,7 @@ def test_a_queued_reader_of_another_session_comes_out_right(pair, how):
         a.publish({"result": result, "useful": useful})
         taken, shown = b.lookup("result"), b.lookup("useful")
         total = b.call("multiply", [taken, 10.0])[0]
-        b.effect(lambda values: seen.append(values.tolist()), shown)  # leaves nothing that B could hold
+        b.effect(lambda values: seen.append(values.tolist()), shown)  # A has nothing left that B could hold
         taken.release()
         shown.release()
         b.flush()
@@ -160,7 +164,7 @@ def test_a_queued_reader_of_another_session_comes_out_right(pair, how):
 
 
 def test_a_name_alone_protects_what_it_names(pair, how):
-    """Behaviour 42: nobody but a name holds the tensor when A stops."""
+    """Behaviour 42: only a name holds the tensor when A stops."""
     a, b = pair
     x = a.asarray(ones(16)).wait(WAIT)
     with held(b, "cpu:0", "compute"):
@@ -172,7 +176,7 @@ def test_a_name_alone_protects_what_it_names(pair, how):
 
 
 def test_a_cancelled_session_cannot_spoil_what_others_hold(pair):
-    """Behaviour 42: what A sends after its cancellation is refused; a shared tensor that it names keeps its value."""
+    """Behaviour 42: messages of A after its cancellation are refused; a shared tensor in them keeps its value."""
     a, b = pair
     x = a.asarray(ones(16))
     a.publish("x", x)
@@ -233,7 +237,7 @@ def test_a_closed_session_s_tensors_are_gone_except_those_published(pair):
 
 
 def test_cancelling_while_the_other_session_reads_from_its_own_thread(pair):
-    """Behaviour 42: A writes and is cancelled again and again while B reads what it holds: never an error for B."""
+    """Behaviour 42: A writes and is cancelled again and again while B reads the tensor: no error reaches B."""
     a, b = pair
     x = a.asarray(ones(16))
     a.publish("x", x)
@@ -287,7 +291,7 @@ def test_two_sessions_on_a_tight_device_share_its_memory(make_session, request):
 
 
 def test_nobody_sees_half_of_an_atomic_group(pair):
-    """Two tensors are always written together: whoever looks at both at once finds them equal."""
+    """Two tensors are always written together: a reader of both at once finds them equal."""
     a, b = pair
     names = ["x", "y"]
     a.publish({name: a.asarray(ones(16)) for name in names})
@@ -355,7 +359,7 @@ def test_a_snapshot_is_untouched_by_later_writes(pair):
 
 
 def test_who_floods_a_device_keeps_no_other_session_waiting(pair):
-    """Many kernels of one session stand on a stream; another's goes in front of all but a few of them."""
+    """A stream has many kernels of one session; another session's kernel goes in front of all but a few of them."""
     a, b = pair
     big = np.ones((600, 600), np.float32)  # too large for the driving thread
     x, y = a.asarray(big), b.asarray(big)
@@ -372,7 +376,7 @@ def test_who_floods_a_device_keeps_no_other_session_waiting(pair):
     done = records(a, "matmul")
     mine = latest_of(done, b)
     ahead = [r for r in done if r.session == a._core.transport._session.id and r.started < mine.started]
-    # On its own stream: what another stream gets done meanwhile keeps nobody waiting.
+    # On its own stream, so that progress of another stream keeps no session waiting.
     assert len([r for r in ahead if r.started and r.stream == mine.stream]) <= 1 + 4
     assert [t.numpy()[0, 0] for t in flood[:1] + flood[-1:]] == [600.0, 600.0]
     assert_sound(a)
@@ -380,5 +384,5 @@ def test_who_floods_a_device_keeps_no_other_session_waiting(pair):
 
 
 def latest_of(found, session):
-    """The session's instruction among these that started last."""
+    """The session's instruction that started last among these."""
     return max((r for r in found if r.session == session._core.transport._session.id), key=lambda r: r.started)

@@ -204,7 +204,7 @@ def test_arrays_outlive_their_session_and_the_daemon_keeps_their_blocks_until_th
 
 
 def left_open(session: td.Session) -> int:
-    """Bytes of blocks that processes of ended sessions have open, as the daemon says."""
+    """Bytes of blocks that processes of ended sessions have open, as the daemon reports."""
     found = session._core.answers.query("memory", "device", 20, "")
     return sum(row.get("sorts", {}).get("left open", 0) for row in found)
 
@@ -282,7 +282,7 @@ def test_over_tcp_values_go_through_the_host(tmp_path: Path) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody has."""
+    """A free port."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]

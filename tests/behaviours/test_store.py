@@ -1,4 +1,4 @@
-"""The tier below the host: values that do not fit there lie in a file of the store, and come back from it."""
+"""The tier below the host: values that do not fit on the host lie in a file of the store, and come back from it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tiers(directory: Path, host: int, device: int, store: int, **options: object
 
 
 def wait_for(tensors: list[td.Tensor]) -> None:
-    """Wait for one after the other."""
+    """Wait for each tensor in turn."""
     for tensor in tensors:
         tensor.wait(WAIT)
 
@@ -228,7 +228,7 @@ def test_a_value_larger_than_the_host_is_evicted_past_it_and_comes_back(make_ses
     assert s.stats()["failed"] == 0
     assert len(records(s, "evict sim:0->store:0")) >= 6
     assert records(s, "evict sim:0->cpu:0") == []
-    assert small.residency() == {"cpu:0": "valid"}  # nothing made way in vain
+    assert small.residency() == {"cpu:0": "valid"}  # no value was evicted in vain
     for x, value in zip(xs, values, strict=True):
         np.testing.assert_array_equal(x.numpy(), 4 * value)
     assert s.trace().verify() == []
@@ -296,7 +296,7 @@ def test_a_disk_that_fails_behind_a_device_leaves_the_value_there(make_session, 
 
 
 def test_a_move_of_an_operand_leaves_the_operand_where_it_is_needed(make_session, tmp_path):
-    """The move begins with the fetch of the second operand, for which others have to leave than the first one."""
+    """The move begins with the fetch of the second operand, which evicts other values than the first."""
     s, other = (make_session("local:moves", devices=tiers(tmp_path, 8, 8, 256)) for _ in range(2))
     y = s.asarray(ones(3 * KIB, value=4)).evict()
     x, theirs = s.asarray(ones(3 * KIB)), other.asarray(ones(3 * KIB, value=2))
@@ -323,7 +323,7 @@ def test_what_stops_over_in_the_host_makes_way_for_the_next_one(make_session, tm
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The copies that are looked at from now on, as those that may leave to make room."""
+    """The copies that are examined from now on as candidates for eviction."""
     looked_at: list[Any] = []
 
     def search(*args: Any, **options: Any) -> Iterator[Any]:

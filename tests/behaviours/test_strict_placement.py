@@ -1,4 +1,4 @@
-"""Strict placement is about where sessions have put a value, whatever the machine has done with its copies since."""
+"""Strict placement is decided by the homes that sessions gave a value, not by copies that the machine moved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def s(make_session):
 
 
 def fill(session: td.Session, *devices: str) -> None:
-    """What else is on the devices leaves."""
+    """All other values on the devices are evicted."""
     for device in devices:
         kept = [session.asarray(ones(KIB), device=device) for _ in range(4)]
         session.sync(WAIT)
@@ -36,7 +36,7 @@ def doubled(x: td.Tensor, device: str | None = None) -> float:
 
 
 def refused(x: td.Tensor, devices: Iterable[str]) -> None:
-    """Ops on those devices are refused, where the value is not."""
+    """Ops on those devices are refused, as the value is not there."""
     for device in devices:
         with pytest.raises(td.MetadataError, match=f"placement is strict.*not on {device}"):
             doubled(x, device)

@@ -1,4 +1,4 @@
-"""Transfers: planned at admission as instructions of the DAG, shared, overlapped, through the host where they must."""
+"""Transfers: planned at admission as instructions of the DAG, shared, overlapped, through the host where necessary."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_without_peer_access_two_transfers_through_the_host(make_session):
     assert (first.id, "RAW") in {(e.source, e.reason) for e in second.edges}
     assert (second.id, "RAW") in {(e.source, e.reason) for e in records(s, "add")[0].edges}
     assert (first.nbytes, second.nbytes) == (400, 400)
-    assert {first.location, second.location} == {records(s, "add")[0].location}  # whose fault they are
+    assert {first.location, second.location} == {records(s, "add")[0].location}  # the session that caused it
     assert moved(s) == {"sim:0 h2d": (1, 400), "sim:0 d2h": (1, 400), "sim:1 h2d": (1, 400), "sim:1 d2h": (1, 400)}
     assert x.residency().keys() == {"sim:0", "cpu:0", "sim:1"}
     assert_sound(s)
@@ -62,7 +62,7 @@ def test_with_peer_access_one_transfer(sim_session):
 
 
 def test_a_view_goes_through_the_host_alone(make_session):
-    """Behaviour 28: of a view only its own bytes stop over on the host."""
+    """Behaviour 28: only the view's own bytes go through the host."""
     s = make_session(devices=NO_PEERS)
     x = s.asarray(np.arange(1000, dtype=np.float32), device="sim:0")
     y = s.call("add", [x[::100], 1.0], device="sim:1")[0]
@@ -94,7 +94,7 @@ def test_a_transfer_for_the_next_op_runs_while_this_one_computes(sim_session):
 
 
 def test_uploads_and_downloads_overlap_with_compute(sim_session):
-    """Behaviour 29: each kind of copy has a stream of its own, and none waits behind a kernel it does not need."""
+    """Behaviour 29: each kind of copy has a stream of its own, and none waits behind a kernel that it does not need."""
     s = sim_session
     done = s.asarray(ones(8), device="sim:0").wait(WAIT)
     with held(s, "sim:0", "compute"):
@@ -158,7 +158,7 @@ def test_of_a_view_only_its_bytes_move_and_only_once(sim_session):
     assert moved(s)["sim:0 h2d"] == (2, 800)
     assert allocated(s, "sim:0") == 800
     assert row.residency() == {"cpu:0": "valid", "sim:0": "valid"}
-    assert x.residency() == {"cpu:0": "valid"}  # its views are there, it is not
+    assert x.residency() == {"cpu:0": "valid"}  # its views are there, x is not
     x += 1.0  # the views keep the value that they had: they are tensors of their own
     np.testing.assert_array_equal(s.call("add", [row, 1.0], device="sim:0")[0].numpy(), values[7] + 1)
     assert moved(s)["sim:0 h2d"] == (2, 800)
@@ -166,7 +166,7 @@ def test_of_a_view_only_its_bytes_move_and_only_once(sim_session):
 
 
 def test_a_view_moves_with_a_copy_that_is_there(sim_session):
-    """Of a view nothing moves where the whole storage is."""
+    """No bytes of a view move to a device that has the whole storage."""
     s = sim_session
     x = s.asarray(ones(64, 64))
     s.call("sum", [x], device="sim:0")[0].wait(WAIT)
@@ -177,7 +177,7 @@ def test_a_view_moves_with_a_copy_that_is_there(sim_session):
 
 
 def test_fetching_a_view_moves_its_bytes_alone(sim_session):
-    """Of a view only its own bytes come back to the client."""
+    """Only the view's own bytes come back to the client."""
     s = sim_session
     x = s.asarray(np.arange(1000, dtype=np.int32).reshape(10, 100), device="sim:0")
     np.testing.assert_array_equal(x[2, ::10].numpy(), np.arange(200, 300, 10))
@@ -186,7 +186,7 @@ def test_fetching_a_view_moves_its_bytes_alone(sim_session):
 
 
 def test_strict_placement_raises_instead_of_moving(make_session):
-    """Strict placement: an op whose operand is elsewhere fails; what the user moves himself moves."""
+    """Strict placement: an op whose operand is elsewhere fails; explicit moves of the user go through."""
     s = make_session(devices=["cpu:0", "sim:0"], strict=True)
     x, w = s.asarray(ones(4)), s.asarray(ones(4), device="sim:0")
     mixed = s.call("add", [w, x])[0]
@@ -201,14 +201,14 @@ def test_strict_placement_raises_instead_of_moving(make_session):
     del mixed
     matrix = s.asarray(ones(4, 4))
     np.testing.assert_array_equal((w + matrix[2].to_device("sim:0")).numpy(), ones(4, value=2.0))  # nor a view's bytes
-    np.testing.assert_array_equal((w + w).numpy(), ones(4, value=2.0))  # what is there needs no move
+    np.testing.assert_array_equal((w + w).numpy(), ones(4, value=2.0))  # a value that is there needs no move
     with pytest.raises(td.MetadataError, match="strict"):
         s.call("add", [w, 1.0], device="cpu:0")[0].wait(WAIT)
     assert_sound(s)
 
 
 def test_strict_placement_rejects_without_touching_the_target(make_session):
-    """A rejected in-place call poisons what it was to write, and nothing else of the operands."""
+    """A rejected in-place call poisons its outputs, and none of its other operands."""
     s = make_session(devices=["cpu:0", "sim:0"], strict=True)
     x, w = s.asarray(ones(4)), s.asarray(ones(4), device="sim:0")
     s.call("add", [w, x], out=[w])
@@ -221,7 +221,7 @@ def test_strict_placement_rejects_without_touching_the_target(make_session):
 
 
 def test_the_payload_of_an_upload_is_dropped_once_it_is_there(sim_session, monkeypatch):
-    """Uploads go straight to the home: once they are there, nothing on the host refers to the bytes any more."""
+    """Uploads go straight to the home: once they are there, no object on the host refers to the bytes any more."""
     s = sim_session
     payloads: list[weakref.ref[np.ndarray]] = []
     send = s._core.transport.send
@@ -285,7 +285,7 @@ def test_a_transfer_that_does_not_fit_leaves_the_version_healthy(make_session):
 
 
 def test_a_failed_transfer_of_a_view_leaves_its_storage_healthy(sim_session):
-    """Behaviour 41: the same of a view's bytes."""
+    """Behaviour 41: the same for a view's bytes."""
     s = sim_session
     x = s.asarray(np.arange(100, dtype=np.float32))
     device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, stream="h2d"))
@@ -311,7 +311,7 @@ def test_the_second_hop_failing_leaves_the_first_one_s_copy(make_session):
 
 
 def test_planned_transfers_belong_to_no_session(sim_session):
-    """Behaviour 41: cancelling the one who caused a transfer does not stop it: others may count on it."""
+    """Behaviour 41: cancelling the session that caused a transfer does not stop it: others may need it."""
     s = sim_session
     x = s.asarray(ones(16)).wait(WAIT)
     with held(s, "cpu:0", "compute"), held(s, "sim:0", "h2d"):
@@ -343,7 +343,7 @@ def test_moving_where_nothing_leads_is_an_error_of_the_handle(make_session):
 
 
 def test_a_pending_meta_moves_between_devices(sim_session):
-    """A tensor whose shape data decide is moved like any other, planned before anybody knows its size."""
+    """A tensor whose shape data decide is moved like any other; the move is planned before the size is known."""
     s = sim_session
     x = s.asarray(np.array([3, 1, 3, 2], np.int32))
     with held(s, "cpu:0", "compute"):
@@ -398,7 +398,7 @@ def test_machine_has_no_host_to_stop_over_at(make_session):
     assert_sound(s)
 
 
-# -- moves, and what was read ------------------------------------------------------------------------------------------
+# -- moves and reads ---------------------------------------------------------------------------------------------------
 
 
 def test_to_wait_for_a_moved_tensor_is_to_wait_for_its_bytes_there(sim_session):

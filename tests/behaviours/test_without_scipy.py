@@ -1,4 +1,4 @@
-"""Without SciPy a session does all but special functions, which say at the call what is missing, and where."""
+"""Sessions without SciPy: all functions work but the special ones, whose error names the process that lacks SciPy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tensord as td
 
 from ..daemon import Daemon
 
-# What makes `import scipy` fail in a Python process whose path begins with the folder of it.
+# It makes `import scipy` fail in a Python process whose path begins with its folder.
 HIDING = "import sys\nsys.modules['scipy'] = None\n"
 CALLS = """
 import sys
@@ -45,13 +45,13 @@ def hidden(tmp_path) -> dict[str, str]:
 
 
 def output_of(environment: dict[str, str], *arguments: str) -> str:
-    """What Python prints with these arguments."""
+    """The output of Python with these arguments."""
     command, environment = [sys.executable, "-c", *arguments], {**os.environ, **environment}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout  # noqa: S603
 
 
 def advice(where: str) -> str:
-    """What the error of `erf` says."""
+    """The text of the error of `erf`."""
     return f'erf has no kernel on cpu:0: {where} lacks SciPy; install it there: pip install "tensord[special]"'
 
 

@@ -1,6 +1,6 @@
-"""Descriptors, memory, disk space and sessions are free when their time is over: nothing waits for the cycle collector.
+"""Descriptors, memory, disk space and sessions are freed in time: none waits for the cycle collector.
 
-The collector is off in these tests, so what a reference cycle holds stays.
+The collector is off in these tests, so objects in a reference cycle stay.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def no_collector() -> Iterator[None]:
 
 
 def open_files(below: Path) -> list[str]:
-    """What this process has open in a directory, also what is removed."""
+    """Files that this process has open in a directory, removed ones included."""
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
@@ -203,7 +203,7 @@ def test_no_memory_is_kept_once_a_machine_is_closed(
     assert resident() - before < 40 << 20
 
 
-# -- sessions that nobody closes ---------------------------------------------------------------------------------------
+# -- sessions that are never closed ------------------------------------------------------------------------------------
 
 
 def a_routine(session: td.Session) -> None:
