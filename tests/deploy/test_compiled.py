@@ -1,4 +1,4 @@
-"""The folder of the compiled form: one for each state of the sources, whole or not there."""
+"""The folder of the compiled form: one for each state of the sources, complete or absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies in deploy/ fits what is there."""
+"""The files of deploy/ agree with the package."""
 
 from __future__ import annotations
 

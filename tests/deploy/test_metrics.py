@@ -1,4 +1,4 @@
-"""What deploy/metrics has for Prometheus and Grafana names metrics and labels that there are."""
+"""The files for Prometheus and Grafana in deploy/metrics name existing metrics and labels only."""
 
 from __future__ import annotations
 

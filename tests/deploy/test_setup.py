@@ -1,4 +1,4 @@
-"""What is compiled, when, and what the build does where it cannot be."""
+"""The compiled modules, the conditions of compiling, and the build where compiling is impossible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tensord.build_info` and the doctor tell of the form that runs."""
+"""The running form of the package, as `tensord.build_info` and the doctor report it."""
 
 from __future__ import annotations
 

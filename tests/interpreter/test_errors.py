@@ -1,4 +1,4 @@
-"""Errors that are kept hold on to no frames, and collect none when they are raised again and again."""
+"""Stored errors keep no frames alive, and gather none when they are raised again."""
 
 from __future__ import annotations
 

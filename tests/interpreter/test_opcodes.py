@@ -1,4 +1,4 @@
-"""The opcodes' traits: the table itself, and for each trait that the machine acts on it."""
+"""The opcodes' traits: the table itself, and the machine's use of each trait."""
 
 from __future__ import annotations
 

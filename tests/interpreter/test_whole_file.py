@@ -1,4 +1,4 @@
-"""A file is there whole or not at all, whatever ends the writing."""
+"""A file is complete or absent, however the writing ends."""
 
 from __future__ import annotations
 

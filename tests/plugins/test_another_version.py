@@ -1,4 +1,4 @@
-"""Values and routines know the plugins that they were written with; a daemon says which are others when it starts."""
+"""Values and routines record the plugins of their writer; at its start a daemon logs those that differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins are loaded once, those that are named, all of one or nothing; what is wrong with one is told with the fix."""
+"""Plugins are loaded once, only the named ones, completely or not at all; an error names its fix."""
 
 from __future__ import annotations
 

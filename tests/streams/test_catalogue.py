@@ -1,4 +1,4 @@
-"""From names and tables to devices; every mistake is named, and the page about options says what is declared."""
+"""From names and tables to devices; every mistake is named, and the page about options agrees with the code."""
 
 import runpy
 import sys

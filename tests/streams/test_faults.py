@@ -1,4 +1,4 @@
-"""Every kind of fault, on the task it was meant for, and nothing else."""
+"""Every kind of fault affects its own task, and no other."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Kinds of devices: defined once each, in their own modules; from outside, too."""
+"""Kinds of devices: defined once each, in their own modules; also in packages from outside."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Merges piece by piece, and of what is read where it lies, on host devices and on devices that launch."""
+"""Merges piece by piece, and of operands read in place, on host devices and on devices that launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine without threads, and clients that send it messages: streams execute when a test says so."""
+"""An engine without threads, and clients that send it messages: streams execute on a test's command."""
 
 from __future__ import annotations
 

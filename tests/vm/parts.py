@@ -1,4 +1,4 @@
-"""An engine without its front door: tests make tensors and instructions themselves. Devices have no threads."""
+"""An engine without its front end: tests make tensors and instructions themselves. Devices have no threads."""
 
 from __future__ import annotations
 

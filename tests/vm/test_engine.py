@@ -1,4 +1,4 @@
-"""The engine: messages are admitted in order, once, and in windows, so that what has finished does not wait long."""
+"""The engine admits messages in order, once, and in windows, so that finished instructions do not wait long."""
 
 from __future__ import annotations
 

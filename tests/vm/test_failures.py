@@ -1,4 +1,4 @@
-"""Failures that nobody waits for: in the log, once, within bounds."""
+"""Failures that no client waits for are logged once, within bounds."""
 
 from __future__ import annotations
 

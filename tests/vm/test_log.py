@@ -1,4 +1,4 @@
-"""The log of a machine in this process: as the daemon's where nobody has configured logging, else as configured."""
+"""The log of a machine in this process: like the daemon's unless the program has configured logging."""
 
 from __future__ import annotations
 

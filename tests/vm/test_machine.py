@@ -1,4 +1,4 @@
-"""The embedded machine as a part of its process: forks, the switch interval, and what is left of it after a fault."""
+"""The embedded machine as a part of its process: forks, the switch interval, and its state after a fault."""
 
 from __future__ import annotations
 

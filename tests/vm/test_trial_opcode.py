@@ -1,4 +1,4 @@
-"""A new opcode, for the length of a test: what it takes, and that nothing else has to change.
+"""A new opcode, for the length of a test: the parts that it needs, without any other change.
 
 The trial copies a tensor's value to memory that the host sees ("Snapshot"): it waits for the value, holds memory and
 runs on the driving thread. It has the four things that an opcode needs: a row in `TRAITS`, a handler in admission, the

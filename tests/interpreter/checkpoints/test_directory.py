@@ -1,4 +1,4 @@
-"""A directory of checkpoints has one writer, is never taken over from others, and loses what no generation needs."""
+"""A directory of checkpoints has one writer, is never taken over, and keeps all files that a generation needs."""
 
 from __future__ import annotations
 

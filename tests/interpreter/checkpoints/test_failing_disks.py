@@ -1,4 +1,4 @@
-"""A disk that is full or fails at any call: an error, a generation that is absent, the last one whole, no leftovers."""
+"""A disk that is full or fails at any call: an error, no new generation, the last one complete, no leftovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens to a directory, in whatever order, its generations are those of a model, bit for bit."""
+"""After any sequence of events in a directory, its generations are those of a model, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who writes a directory of checkpoints is known without a lock of one's own."""
+"""Finding the writer of a directory of checkpoints without taking its lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After a loss of power at any point the last generation that was committed is there, or the one after it, whole."""
+"""After a loss of power at any point the last committed generation is there, or the one after it, complete."""
 
 from __future__ import annotations
 

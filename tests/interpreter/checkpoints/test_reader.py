@@ -1,4 +1,4 @@
-"""Reading: the last sound generation, values in pieces, and whatever else lies in the directory."""
+"""Reading: the last sound generation, values in pieces, and foreign files in the directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is damaged is named with the reason, by sizes alone or by every byte, and the rest is sound."""
+"""Damaged values are named with the reason, by sizes alone or by every byte, and the rest is sound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing a generation: values of every kind, in pieces, kept without touching them, under two names; and misuse."""
+"""Writing a generation: values of every kind, in pieces, kept unread, under two names; and misuse."""
 
 from __future__ import annotations
 

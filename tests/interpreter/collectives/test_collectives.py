@@ -1,4 +1,4 @@
-"""What each collective gives, by both algorithms, against NumPy; and what is not one."""
+"""The results of each collective, by both algorithms, against NumPy; and invalid collectives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A collective as calls of a library: what the calls give, carried out on arrays, and what there are none for."""
+"""A collective as calls of a library: the calls' results on arrays, and the collectives without such calls."""
 
 from __future__ import annotations
 

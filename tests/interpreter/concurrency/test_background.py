@@ -1,4 +1,4 @@
-"""The background thread: when it looks, when it dozes, and that it survives what goes wrong."""
+"""The background thread: its polls and sleeps, and that it survives errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C behind the shield: noted, and raised where it harms nobody."""
+"""Ctrl-C in a shielded region: noted, and raised where it does no harm."""
 
 from __future__ import annotations
 

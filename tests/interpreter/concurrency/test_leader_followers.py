@@ -1,4 +1,4 @@
-"""Leader and followers: who is woken, who leads next, and that nobody is left asleep. Events and bells, no sleeps."""
+"""Leader and followers: wake-ups, the next leader, and that no thread is left asleep. Events and bells, no sleeps."""
 
 from __future__ import annotations
 

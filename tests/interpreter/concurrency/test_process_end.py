@@ -1,4 +1,4 @@
-"""What is asked for is done at the end of the process, once, the last first."""
+"""Callbacks at the end of the process run once, the last one first."""
 
 from __future__ import annotations
 

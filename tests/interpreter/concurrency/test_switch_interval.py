@@ -1,4 +1,4 @@
-"""The switch interval: shortened by the first, given back by the last, whatever the order."""
+"""The switch interval: shortened by the first user, restored by the last, in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file is there whole or not at all, whatever fails on the way, and a failed flush is never tried again."""
+"""A file is complete or absent after any failure, and a failed flush is never tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers of .npy files: what NumPy writes is read, and nothing is evaluated or unpickled."""
+"""Headers of .npy files: NumPy's own are read, and nothing is evaluated or unpickled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives of arrays: what NumPy writes is read, stored or deflated."""
+"""Archives of arrays: NumPy's own are read, stored or deflated."""
 
 from __future__ import annotations
 

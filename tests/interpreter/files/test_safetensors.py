@@ -1,4 +1,4 @@
-"""Headers of safetensors files: what the format allows is read, and each thing that it forbids is named."""
+"""Headers of safetensors files: valid ones are read, and each violation of the format is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written is what the package writes, byte for byte, and is complete or not there."""
+"""Written files equal those of the safetensors package, byte for byte, and are complete or absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Only regular files are read, in ranges, to their end and no further, and as long as they stay what they were."""
+"""Only regular files are read, in ranges, to their end and no further, and only while they do not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes of entries: in ranges, as arrays, as digests; whatever order they have in the file."""
+"""Bytes of entries: in ranges, as arrays, as digests; in any order of the file."""
 
 from __future__ import annotations
 

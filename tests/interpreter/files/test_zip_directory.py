@@ -1,4 +1,4 @@
-"""Archives that contradict themselves, or need what is not read, are refused before anything is inflated."""
+"""Archives that are inconsistent, or use unsupported features, are refused before anything is inflated."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Calls of families whose rules look at shapes and attributes, drawn at random: views, indices, reductions, products.
 
-What is not exact is held to the bound of docs/layouts.md where the op on absolute values says what that is.
+Inexact results are held to the bound of docs/layouts.md, where the op on absolute values gives that bound.
 """
 
 from __future__ import annotations

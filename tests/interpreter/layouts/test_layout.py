@@ -1,4 +1,4 @@
-"""Layouts: what fits a tensor on a grid, and how it is spelt."""
+"""Layouts: those that fit a tensor on a grid, and their spelling."""
 
 from __future__ import annotations
 

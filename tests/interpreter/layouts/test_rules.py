@@ -1,4 +1,4 @@
-"""Signatures: those of a rule with the one that always holds, of calls that are divided already, and of no rule."""
+"""Signatures: those of a rule, with the one that always holds; of calls on parts already; and of ops without a rule."""
 
 from __future__ import annotations
 

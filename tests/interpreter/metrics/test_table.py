@@ -1,4 +1,4 @@
-"""Every metric has a conventional name, and its samples are what the daemon's figures say."""
+"""Every metric has a conventional name, and its samples equal the daemon's figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interpolation and convolution. How they compare with NumPy's is in tests/conformance."""
+"""Interpolation and convolution. The comparison with NumPy is in tests/conformance."""
 
 from __future__ import annotations
 

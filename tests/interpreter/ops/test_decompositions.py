@@ -1,4 +1,4 @@
-"""Decompositions: what they are made of gives back the matrix, and NumPy says the same."""
+"""Decompositions: the product of the factors is the matrix, and the factors are NumPy's."""
 
 from __future__ import annotations
 

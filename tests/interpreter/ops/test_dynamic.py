@@ -1,4 +1,4 @@
-"""Ops whose shape the data decide, against NumPy."""
+"""Ops with data-dependent result shapes, against NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Einstein sums. How they compare with NumPy's is in tests/conformance."""
+"""Einstein sums. The comparison with NumPy is in tests/conformance."""
 
 from __future__ import annotations
 

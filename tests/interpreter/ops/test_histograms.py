@@ -1,4 +1,4 @@
-"""Histograms. How they compare with NumPy's is in tests/conformance."""
+"""Histograms. The comparison with NumPy is in tests/conformance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every op gives on CuPy's values what it gives on NumPy's, but for what a GPU may compute otherwise.
+"""Every op has the same results on CuPy's values and on NumPy's, but for differences that a GPU is allowed.
 
 The cases and the comparison are those of the proof of a GPU (`tests/gpu/stage_ops.py`). Functions of a library are left
 out: on CuPy's values that is SciPy again.

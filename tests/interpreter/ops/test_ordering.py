@@ -1,4 +1,4 @@
-"""`after`: the first operand, whatever the others are."""
+"""`after`: the first operand, with any other operands."""
 
 from __future__ import annotations
 

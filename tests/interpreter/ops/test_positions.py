@@ -1,4 +1,4 @@
-"""What CuPy's kernels cannot count is refused on a device; on the host everything passes."""
+"""Sizes beyond the counters of CuPy's kernels are refused on a device, and accepted on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order statistics. How they compare with NumPy's is in tests/conformance."""
+"""Order statistics. The comparison with NumPy is in tests/conformance."""
 
 from __future__ import annotations
 

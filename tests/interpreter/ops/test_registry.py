@@ -1,4 +1,4 @@
-"""What holds for every op, whoever adds it."""
+"""Rules that hold for every op in the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions that may be computed row by row give each row the same bits whatever rows lie beside it."""
+"""Reductions that may be computed row by row give each row the same bits, independent of the rows beside it."""
 
 from __future__ import annotations
 

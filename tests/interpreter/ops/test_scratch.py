@@ -1,4 +1,4 @@
-"""What ops declare of their temporaries bounds what the kernels take: every op, on packed and strided operands.
+"""The declared temporaries of ops bound those of the kernels: every op, on packed and strided operands.
 
 NumPy tells tracemalloc of its arrays. LAPACK and sorts allocate by themselves; of those the traced part is checked, and
 that they declare more. Their declarations come from the kernels' resident memory at its peak.

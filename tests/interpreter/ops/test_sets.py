@@ -1,4 +1,4 @@
-"""Distinct elements and what goes with them, against their definition."""
+"""Distinct elements with their indices, inverses and counts, against their definition."""
 
 from __future__ import annotations
 

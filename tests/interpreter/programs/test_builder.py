@@ -1,4 +1,4 @@
-"""What a builder takes and refuses. A refused call leaves the builder as it was."""
+"""Accepted and refused calls of a builder. A refused call leaves the builder unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives as steps of programs: what the builder refuses, and that text and records read back."""
+"""Collectives as steps of programs: the builder's refusals, and that text and records read back."""
 
 from __future__ import annotations
 

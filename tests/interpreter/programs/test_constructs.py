@@ -1,4 +1,4 @@
-"""Steps of control flow: what they take, what has to fit, and what of it is written."""
+"""Steps of control flow: their operands, the required metas, and their text."""
 
 from __future__ import annotations
 

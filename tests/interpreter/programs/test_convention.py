@@ -1,4 +1,4 @@
-"""Calling conventions: what travels of nested arguments and results, and what of it is refused."""
+"""Calling conventions: the records of nested arguments and results, and refusals."""
 
 from __future__ import annotations
 

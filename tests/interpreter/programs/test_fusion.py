@@ -1,4 +1,4 @@
-"""Which steps of a program are computed together, and which are not."""
+"""The steps of a program that are fused, and those that are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grammar in docs/programs.md is the parser's: it has every line that is written, and every line that is taken.
+"""The grammar in docs/programs.md is the parser's: it has every line that is written, and every line that is accepted.
 
 The rules become regular expressions. Lists among attributes, the only rule that contains itself, nest a few levels.
 """

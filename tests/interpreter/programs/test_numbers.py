@@ -1,4 +1,4 @@
-"""Numbers of a program are what Python makes of them, and never take long to make."""
+"""Numbers of a program equal Python's, and are always computed fast."""
 
 from __future__ import annotations
 

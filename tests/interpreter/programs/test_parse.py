@@ -1,4 +1,4 @@
-"""Reading texts of programs: what is refused, with which line, and how quickly."""
+"""Parsing programs: the refused texts, the line in each error, and the time."""
 
 from __future__ import annotations
 

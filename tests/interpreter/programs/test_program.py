@@ -1,4 +1,4 @@
-"""What a program says of itself: its digest, what it writes, what dies with each step."""
+"""A program's properties: its digest, its writes, the values that die with each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs as they travel: every program arrives as it was, and no record does harm."""
+"""Programs as records: every program arrives unchanged, and no record does harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a program: what people read, and all that the parser needs to make the same program."""
+"""The text of a program: readable, and sufficient for the parser to make the same program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings as files: what is written is read, and no byte of them is trusted."""
+"""Recordings as files: they read back unchanged, and no byte of them is trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checkers: what they take, what they make of it, and what they refuse."""
+"""The checkers of attributes: accepted values, their canonical forms, and refusals."""
 
 from __future__ import annotations
 

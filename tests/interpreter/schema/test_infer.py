@@ -1,4 +1,4 @@
-"""InferCache: what it remembers, and what an error says."""
+"""InferCache: the cached results, and the texts of errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A library that kernels call: where it is missing, and who imports it."""
+"""A library that kernels call: its import, and its absence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small calls that are made from the definitions of ops: valid ones of every op, or the attributes that it requires."""
+"""Small calls made from the definitions of ops: valid ones of every op, or the attributes that it requires."""
 
 from __future__ import annotations
 

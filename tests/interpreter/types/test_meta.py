@@ -1,4 +1,4 @@
-"""Metas are interned: equal ones are the same object, whichever thread made them."""
+"""Metas are interned: equal ones are the same object, on all threads."""
 
 from __future__ import annotations
 

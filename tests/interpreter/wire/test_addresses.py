@@ -1,4 +1,4 @@
-"""Addresses: what is one, what they lead to, and whether a daemon listens there."""
+"""Addresses: the valid ones, their sockets, and whether a daemon listens there."""
 
 from __future__ import annotations
 

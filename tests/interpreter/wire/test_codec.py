@@ -1,4 +1,4 @@
-"""Bytes to headers and back: what comes through, and what does not."""
+"""Bytes to headers and back: accepted and refused headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptors are counted: how many there are, and whether some are left."""
+"""Descriptors are counted: the open ones, and those still free."""
 
 from __future__ import annotations
 

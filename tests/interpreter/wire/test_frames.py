@@ -1,4 +1,4 @@
-"""Arrays and errors as they travel."""
+"""Arrays and errors as frames."""
 
 from __future__ import annotations
 

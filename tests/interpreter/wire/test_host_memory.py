@@ -1,4 +1,4 @@
-"""Host memory: whose it is, and which arrays keep which alive."""
+"""Host memory: its owner, and the arrays that keep it alive."""
 
 from __future__ import annotations
 

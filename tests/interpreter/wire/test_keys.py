@@ -1,4 +1,4 @@
-"""Key files: what is written, what is read, and what is refused."""
+"""Key files: writing, reading, and refusals."""
 
 from __future__ import annotations
 

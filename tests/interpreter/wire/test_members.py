@@ -1,4 +1,4 @@
-"""Entries of a cluster's members: whatever comes from outside is a member, or is refused with the reason."""
+"""Entries of a cluster's members: an entry from outside is valid, or is refused with the reason."""
 
 from __future__ import annotations
 

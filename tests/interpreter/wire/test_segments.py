@@ -1,4 +1,4 @@
-"""Memory files: sealed, mapped, and refused where a peer's could hurt whoever maps it."""
+"""Memory files: sealed, mapped, and refused where a peer's file could harm the process that maps it."""
 
 from __future__ import annotations
 

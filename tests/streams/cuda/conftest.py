@@ -1,4 +1,4 @@
-"""What the tests of graphs share."""
+"""Fixtures shared by the tests of graphs."""
 
 import pytest
 

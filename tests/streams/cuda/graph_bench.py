@@ -1,4 +1,4 @@
-"""A device over the fake runtime, and what makes and launches graphs on it."""
+"""A device over the fake runtime, with functions that make and launch graphs on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs on the launcher's thread of a device, which is where graphs are made."""
+"""Functions that run on the launcher's thread of a device, where graphs are made."""
 
 from __future__ import annotations
 

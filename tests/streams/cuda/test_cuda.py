@@ -1,4 +1,4 @@
-"""A real CUDA device: memory, copies, order between streams. Skipped where there is none."""
+"""A real CUDA device: memory, copies, order between streams. Skipped on machines without one."""
 
 import numpy as np
 import pytest

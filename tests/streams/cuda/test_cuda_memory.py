@@ -1,4 +1,4 @@
-"""Memory of a CUDA device over the fake runtime: what allocations cost, what happens without memory, work areas."""
+"""Memory of a CUDA device over the fake runtime: the calls of allocations, out of memory, work areas."""
 
 import threading
 from typing import Any

@@ -1,7 +1,7 @@
-"""What is used of CuPy exists, takes what it is given, and has loops for the dtypes.
+"""Every name of CuPy in use exists, accepts its arguments, and has loops for the dtypes.
 
-The list of CuPy's names says so, which is compared with CuPy itself where that is installed. The fake has nothing else,
-and takes nothing else.
+The list of CuPy's names decides; it is compared with CuPy itself where CuPy is installed. The fake has no other
+names, and accepts no other arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Elementwise calls as kernels of their own: which calls have one, and what the kernels compute."""
+"""Elementwise calls as kernels of their own: the calls that have one, and the kernels' results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver's functions are those of NVIDIA's bindings, which need no GPU to be looked at."""
+"""The driver's functions are those of NVIDIA's bindings, which can be inspected without a GPU."""
 
 from __future__ import annotations
 

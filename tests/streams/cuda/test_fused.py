@@ -1,4 +1,4 @@
-"""Fusions as generated kernels, compiled as C++ for the host: bit for bit what the steps' own kernels give."""
+"""Fusions as generated kernels, compiled as C++ for the host: the bits of the steps' own kernels."""
 
 from __future__ import annotations
 

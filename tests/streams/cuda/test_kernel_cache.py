@@ -1,4 +1,4 @@
-"""Compiled kernels lie in a directory that is the user's alone, chosen before CuPy is imported."""
+"""Compiled kernels lie in a directory of the user's own, chosen before CuPy is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that are another launch's: of kernels of our own, of libraries' calls, and those that move."""
+"""Launch arguments that are another launch's: of our own kernels, of libraries' calls, and those that move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be captured, and what is refused, with what remains of the attempt."""
+"""Calls that can be captured, and refused ones, with the state after a failed capture."""
 
 from __future__ import annotations
 

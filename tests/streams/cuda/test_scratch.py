@@ -1,4 +1,4 @@
-"""What a GPU's kernels are known to take for temporaries."""
+"""The known temporaries of a GPU's kernels."""
 
 from __future__ import annotations
 

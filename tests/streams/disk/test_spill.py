@@ -1,4 +1,4 @@
-"""The file of evicted values: whose room is given back, and used again."""
+"""The file of evicted values: freed room is given back, and used again."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""The store as a device: who reads from it, and what it takes of the disk."""
+"""The store as a device: its readers, and its use of the disk."""
 
 import os
 from collections import Counter

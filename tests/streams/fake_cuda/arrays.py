@@ -1,8 +1,8 @@
 """CuPy's arrays: a call finds the result's shape and memory at once, and the stream computes the values later.
 
-Any function of NumPy can be launched. To know what a call returns, the function is called twice: at the launch, on
-whatever the memory holds then, and when the stream gets there. Functions whose result depends on data in its shape, or
-that look at a value, wait for the stream first, as CuPy's do. A call with an array of the host is a TypeError.
+Any function of NumPy can be launched. To know the result's form, the function is called twice: at the launch, on the
+memory's present content, and when the stream gets there. Functions whose result shape depends on data, or that
+read a value, wait for the stream first, as CuPy's do. A call with an array of the host is a TypeError.
 """
 
 from __future__ import annotations

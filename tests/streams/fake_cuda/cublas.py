@@ -1,7 +1,7 @@
 """cuBLAS: the library, and CuPy's module of its functions, which refuses captures.
 
 A product is computed from the addresses when its stream gets there, by NumPy on the same layouts, so it has the bits of
-a product outside of a capture. It writes all over its workspace, which has to be there.
+a product outside of a capture. It overwrites its whole workspace, which must be valid memory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Kernels that are generated, over the fake: compiled as C++ for the host, and run when their queue gets there.
+"""Generated kernels over the fake: compiled as C++ for the host, and run when their queue gets there.
 
-The fake's ufuncs get loops of CuPy's for that, so that kernels of ours are made of them.
+The fake's ufuncs get loops of CuPy's, from which our kernels are made.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Devices whose streams are queues: the seed decides which goes on next, the host's waits decide when.
+"""Devices whose streams are queues: the seed chooses the next queue to go on, the host's waits decide when.
 
-What CUDA's documentation promises, and nothing more: the items of a stream run in order; a stream that waits for an
-event waits for what the event had recorded at the time of that call; anything else may run in any order. An error of
-a kernel surfaces at a later call, and sticks: after it every call on that device fails. A wait that nothing can end is
-an AssertionError, unless an item is held by the test, which is waited for.
+The fake keeps the promises of CUDA's documentation, and no others: the items of a stream run in order; a stream that
+waits for an event waits for the work that the event had recorded at the time of that call; anything else may run in
+any order. An error of a kernel surfaces at a later call, and sticks: after it every call on that device fails. A wait
+that cannot end is an AssertionError, unless the test holds an item, for which the wait goes on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""CUDA graphs: capture, nodes, executable graphs; and `cuda.bindings.driver`, as far as it leads there.
+"""CUDA graphs: capture, nodes, executable graphs; and the functions of `cuda.bindings.driver` for them.
 
-What is launched on a stream that captures becomes a node. A launch of a graph puts the work of its nodes, as they are
-at that time, on the stream. Addresses are baked in: what lies there when the work is done is read and written, and an
-address where no memory is breaks the device. Handles are numbers.
+A launch on a capturing stream becomes a node. A launch of a graph puts the work of its nodes, as they are
+at that time, on the stream. Addresses are baked in: the work reads and writes the memory at them when it runs, and an
+address without memory breaks the device. Handles are numbers.
 """
 
 from __future__ import annotations

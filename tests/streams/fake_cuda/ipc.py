@@ -1,8 +1,8 @@
-"""CUDA IPC: handles of device memory, which other processes of the fake open.
+"""CUDA IPC: handles of device memory that other processes of the fake open.
 
 A handle is 64 bytes that name the memory file below a block. A block becomes such a file when its handle is asked for.
-What is closed reads as poison, and so does, in every process, what its owner has freed. The process of the block may
-not open it, nor any other twice, and a handle shows the whole of its block.
+Closed memory reads as poison, and so does, in every process, memory that its owner has freed. The owning process may
+not open its own block, no process may open a block twice, and a handle shows the whole of its block.
 """
 
 from __future__ import annotations

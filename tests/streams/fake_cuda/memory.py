@@ -1,6 +1,6 @@
 """Device memory, pinned memory and CuPy's pools of both.
 
-Addresses are those of host memory, so that copies by address are what they are. Memory is poisoned when it is made,
+Addresses are those of host memory, so that copies by address work. Memory is poisoned when it is allocated,
 and again, in the order of the stream that may reuse it, when it is freed.
 """
 

@@ -1,4 +1,4 @@
-"""What stands in for the modules `cupy` and `cupyx`, over one `Gpu`."""
+"""The substitutes for the modules `cupy` and `cupyx`, over one `Gpu`."""
 
 from __future__ import annotations
 

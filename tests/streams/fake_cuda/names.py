@@ -1,4 +1,4 @@
-"""What CuPy has, which `names.txt` lists: names, parameters of functions, loops of ufuncs. The fake refuses the rest.
+"""CuPy's names, listed in `names.txt`: names, parameters of functions, loops of ufuncs. The fake refuses all others.
 
     python tests/streams/fake_cuda/names.py > tests/streams/fake_cuda/names.txt
 

@@ -1,6 +1,6 @@
-"""A library in place of NCCL's, without which CuPy's module of NCCL cannot be imported: its names, and nothing behind.
+"""A substitute for NCCL's library, without which CuPy's module of NCCL cannot be imported: its names, without code.
 
-For looking at that module. Nothing of it is to be called.
+It serves to inspect that module. None of its functions may be called.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Values that behave as CuPy's where its functions depart from NumPy's: NumPy's arrays otherwise.
+"""NumPy arrays that behave as CuPy's where CuPy's functions differ from NumPy's.
 
-The departures are those of CuPy 14.2, from its sources and from runs on a GPU. The fake's arrays hold such values, and
+The differences are those of CuPy 14.2, from its sources and from runs on a GPU. The fake's arrays hold such values, and
 the tests of kernels call them on such values (`tests/interpreter/ops/elsewhere.py`). A kernel that relies on NumPy's
 behaviour fails or gives wrong values on them.
 """

@@ -1,4 +1,4 @@
-"""Launches of several nodes: the order of words, failures at each of them, and nodes that lie."""
+"""Launches of several nodes: the order of messages, failures at each of them, and nodes that lie."""
 
 from __future__ import annotations
 

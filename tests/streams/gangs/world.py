@@ -1,7 +1,7 @@
-"""Nodes that launch together, without threads: whatever may happen next is a choice.
+"""Nodes that launch together, without threads: each next event is a choice.
 
 A node's library launches one after the other, on one stream. A launch ends once it is at the head of the streams of all
-of its nodes; a communicator is there once all of its nodes make one with that id.
+of its nodes; a communicator exists once all of its nodes make one with that id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fusions on NumPy arrays: bit for bit what their steps give one by one, wherever the pieces' borders fall."""
+"""Fusions on NumPy arrays: the bits of their steps one by one, for any borders of the pieces."""
 
 from __future__ import annotations
 

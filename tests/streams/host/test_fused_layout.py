@@ -1,4 +1,4 @@
-"""Where temporaries of a fusion may lie."""
+"""The memory of a fusion's temporaries."""
 
 from __future__ import annotations
 

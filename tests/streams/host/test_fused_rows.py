@@ -1,4 +1,4 @@
-"""Fusions with reductions: pieces of whole rows, bit for bit what their steps give one by one."""
+"""Fusions with reductions: pieces of whole rows, with the bits of their steps one by one."""
 
 from __future__ import annotations
 

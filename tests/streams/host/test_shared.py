@@ -1,4 +1,4 @@
-"""Blocks of the cpu pool in memory files: reused, bounded, sealed; uploads adopted where a client has put them."""
+"""Blocks of the cpu pool in memory files: reused, bounded, sealed; uploads adopted in a client's segment."""
 
 from __future__ import annotations
 

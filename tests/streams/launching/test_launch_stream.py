@@ -1,4 +1,4 @@
-"""Launching, marks and waiting of a CUDA device, over the fake runtime, with the device's own threads."""
+"""Launches, fences and waits of a CUDA device, over the fake runtime, with the device's own threads."""
 
 import gc
 import threading

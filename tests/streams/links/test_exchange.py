@@ -1,4 +1,4 @@
-"""An exchange: each half of a transfer ends once, whatever happens to the other one, and with the right error."""
+"""An exchange: each half of a transfer ends once, with the right error, however the other one ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures of halves: no client can have those of others forgotten."""
+"""Failures of halves: no client can make the store forget those of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queues of a sim device that launches: their order, their time, their memory, and what goes wrong."""
+"""The queues of a sim device that launches: their order, their time, their memory, and failures."""
 
 from __future__ import annotations
 

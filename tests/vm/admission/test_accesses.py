@@ -1,4 +1,4 @@
-"""Side effects that are refused."""
+"""Side effects that admission refuses."""
 
 from __future__ import annotations
 

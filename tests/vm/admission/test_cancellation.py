@@ -1,4 +1,4 @@
-"""Cancelling and closing a session: what it costs the others, whom it spares, and what runs on unseen."""
+"""Cancelling and closing a session: the cost for other sessions, the spared instructions, and those that still run."""
 
 from __future__ import annotations
 

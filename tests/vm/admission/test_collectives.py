@@ -1,6 +1,6 @@
-"""COLLECTIVE messages: what is refused, and what it leaves; what a cancellation, a ceiling and the end of a session do.
+"""COLLECTIVE messages: refusals, and the effects of cancellation, memory limits and the end of a session.
 
-Streams execute when a test says so: three sim devices, none of which ever runs anything by itself.
+Streams execute on a test's command: three sim devices, none of which runs anything by itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""COLLECTIVE messages about several nodes: what is refused, and who is told. Two engines without threads."""
+"""COLLECTIVE messages about several nodes: refusals, and the nodes that are told. Two engines without threads."""
 
 from __future__ import annotations
 

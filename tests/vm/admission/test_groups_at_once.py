@@ -1,4 +1,4 @@
-"""Collectives that run where they are admitted: what they leave is what their groups of instructions leave."""
+"""Collectives that run inline leave the same state as collectives that run as groups of instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Host calls on an engine without threads: what is asked of the client, and what may come back."""
+"""Host calls on an engine without threads: the request to the client, and the answers that the engine accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that run where they are admitted, against the long way: whatever a client sends, both leave the same behind.
+"""Ops that run inline, compared with ops on streams: both leave the same state for every message.
 
 Each message goes to two engines. One runs small ops at once, the other gives each to a stream and is drained after
 every message. Then tensors, values, errors, ids, accounts, names and memory are compared.

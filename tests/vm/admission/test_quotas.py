@@ -1,4 +1,4 @@
-"""Quotas: what is over one is refused at admission, and poisons what it was to make."""
+"""Quotas: a message that exceeds one is refused at admission, and its results are poisoned."""
 
 from __future__ import annotations
 

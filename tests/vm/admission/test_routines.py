@@ -1,4 +1,4 @@
-"""Programs, links and runs on an engine: what is taken, what is refused, and what is left afterwards."""
+"""Programs, links and runs on an engine: accepted and refused messages, and the state afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments that run where they are admitted: on which operands they do, and with which numbers."""
+"""Segments that run inline: the operands that allow it, and the numbers that segments get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SHARE messages of clients in other processes: blocks, who gets them, and how long they are kept.
+"""SHARE messages of clients in other processes: blocks, the sessions that get them, and when they are released.
 
 A machine over the fake of CUDA's runtime, and sessions that send it messages as a daemon's clients do.
 """

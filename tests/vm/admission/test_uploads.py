@@ -1,4 +1,4 @@
-"""Uploads: a small one is copied where it is admitted, a large one becomes its tensor's memory; nobody can tell."""
+"""Uploads: a small one is copied at admission, a large one becomes its tensor's memory; values are the same."""
 
 from __future__ import annotations
 

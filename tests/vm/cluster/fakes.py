@@ -1,4 +1,4 @@
-"""A clock that tests move, daemons that do what tests say, and supervisors that know each other without Ray."""
+"""A clock that tests move, daemons that tests control, and supervisors that know each other without Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process of the supervisor's: what it tells, and that it never outlives its parent."""
+"""A child process of the supervisor: its reports, and its end with its parent."""
 
 from __future__ import annotations
 

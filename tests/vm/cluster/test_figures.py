@@ -1,4 +1,4 @@
-"""Figures of a node, read from what a daemon and its supervisor really say."""
+"""Figures of a node, read from real output of a daemon and its supervisor."""
 
 from __future__ import annotations
 

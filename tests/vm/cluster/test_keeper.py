@@ -1,4 +1,4 @@
-"""A node's daemon is kept running: on a clock that the test moves, with processes that do what the test says."""
+"""A node's daemon is kept running: on a clock that the test moves, with processes that the test controls."""
 
 from __future__ import annotations
 

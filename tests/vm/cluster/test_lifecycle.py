@@ -1,4 +1,4 @@
-"""The states of a daemon under supervision: which steps there are, what they do, and when it is tried again."""
+"""The states of a supervised daemon: the transitions, their actions, and the times of retries."""
 
 from __future__ import annotations
 

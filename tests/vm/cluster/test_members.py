@@ -1,4 +1,4 @@
-"""The table of members: what is news, and what comes too late."""
+"""The table of members: new and outdated announcements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ports a daemon has."""
+"""The ports of a daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What supervisors tell each other and their daemons: several on one event loop, with daemons that the test plays."""
+"""Messages between supervisors and to their daemons: several supervisors on one event loop, daemons played by tests."""
 
 from __future__ import annotations
 

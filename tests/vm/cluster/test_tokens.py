@@ -1,4 +1,4 @@
-"""Is a token needed to reach Ray, is there one, is it right? With a control service that the test plays."""
+"""Ray's token: is one needed, present and right? With a control service that the test plays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without the extra everything but the commands on clusters works, and those say what is missing."""
+"""Without the extra, only the commands on clusters fail, and they name the missing package."""
 
 from __future__ import annotations
 

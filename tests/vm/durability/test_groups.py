@@ -1,4 +1,4 @@
-"""What is written together: groups with members in common are one, and only what matters no more is forgotten."""
+"""Groups of names that are written together: groups with a common member are merged, obsolete ones are dropped."""
 
 from __future__ import annotations
 

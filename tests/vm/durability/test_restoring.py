@@ -1,4 +1,4 @@
-"""Restoring goes in pieces, and what a generation says about one name harms no other one."""
+"""Restoring proceeds in pieces, and a damaged entry of a generation affects its own name alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine remembers of directories."""
+"""A machine's cached state of checkpoint directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Allocation: the stream's own reusable buffers first, then the device, then what idle replicas leave."""
+"""Allocation: the stream's own reusable buffers first, then the device, then the memory of idle replicas."""
 
 from __future__ import annotations
 

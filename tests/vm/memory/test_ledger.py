@@ -1,4 +1,4 @@
-"""The ledger: what is expected, who may reserve when, and who is tried first."""
+"""The ledger: expected memory, the instructions that may reserve, and the order in which they are tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replicas go when a plan exceeds its device, and what becomes of those whose other copy is still on its way."""
+"""Replicas dropped when a plan exceeds its device, also those whose other copy is still on its way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forwarding: whose memory a result may take over."""
+"""Forwarding: the inputs whose memory a result may take over."""
 
 from __future__ import annotations
 

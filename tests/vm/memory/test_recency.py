@@ -1,4 +1,4 @@
-"""How lately and how often storages are used."""
+"""The recency and the frequency of storages' uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recycling: the objects of a released result begin anew, and nobody can tell."""
+"""Recycling: the objects of a released result are reused without a trace of the old result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long it is known that nothing may leave: until anything is otherwise that the search looked at."""
+"""A search that found no victim is remembered until something changes that the search looked at."""
 
 from __future__ import annotations
 

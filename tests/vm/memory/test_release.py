@@ -1,4 +1,4 @@
-"""When a buffer goes: stale copies, poisoned copies, client-mapped buffers, and what a stream's order protects."""
+"""When a buffer is freed: stale, poisoned and client-mapped copies, and the protection by a stream's order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies that are valid elsewhere, too: the first to go when memory is short, the least recently used one first."""
+"""Replicas are the first copies dropped when memory is short, the least recently used one first."""
 
 from __future__ import annotations
 

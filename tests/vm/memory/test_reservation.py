@@ -1,4 +1,4 @@
-"""Reserving memory at dispatch: all or nothing, in whose turn, and when an instruction is stuck."""
+"""Reserving memory at dispatch: all or nothing, the order of the instructions, and stuck instructions."""
 
 from __future__ import annotations
 

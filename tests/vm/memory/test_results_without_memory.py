@@ -1,4 +1,4 @@
-"""Results whose size data decide, and which do not fit: nobody waits for memory that nobody will give back."""
+"""Results of data-dependent size that do not fit fail; they do not wait for memory that will never be free."""
 
 from __future__ import annotations
 

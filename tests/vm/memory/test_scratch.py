@@ -1,4 +1,4 @@
-"""The memory of kernels' temporaries: set aside at dispatch, given back once the kernel has run."""
+"""The memory of kernels' temporaries: reserved at dispatch, given back once the kernel has run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A view of one element can stand for more than all memory. It costs nothing, and nobody may make it cost anything."""
+"""A view of one element can stand for more than all memory: no operation may allocate its full size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order copies leave a device."""
+"""The order in which copies leave a device."""
 
 from __future__ import annotations
 

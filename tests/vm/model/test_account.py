@@ -1,4 +1,4 @@
-"""A session's account: what its storages have, and the most that they ever had."""
+"""A session's account: the bytes of its storages, and their peak."""
 
 from __future__ import annotations
 

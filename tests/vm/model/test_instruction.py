@@ -1,4 +1,4 @@
-"""An instruction's life: the steps that the table allows, who decides whether it runs, what it leaves in its copies."""
+"""An instruction's life: its states, the decision whether it runs, and its effects on copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a device is, as its fences show."""
+"""A device's speed, estimated from its fences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What instructions will reserve: the sums follow what is put and taken, and program order is kept."""
+"""Memory that instructions will reserve: the sums follow each addition and removal, in program order."""
 
 from __future__ import annotations
 

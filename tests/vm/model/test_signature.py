@@ -1,4 +1,4 @@
-"""Attributes as text: those that were given, and never more than a record can bear."""
+"""Attributes as text: only those given, within the size limit of a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tally has a bounded number of ops, and each thing that ended once."""
+"""The tally counts each ended instruction once, for a bounded number of ops."""
 
 from __future__ import annotations
 

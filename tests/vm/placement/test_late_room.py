@@ -1,4 +1,4 @@
-"""Room beyond the plan: the scheduler says what is lacking, and calls nobody; its driver has values leave."""
+"""Room beyond the plan: the scheduler returns the missing bytes, and its driver evicts values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Residency: where the valid copies are, and which transfers an instruction needs in front of it."""
+"""Residency: the devices with valid copies, and the transfers that an instruction needs before it."""
 
 from __future__ import annotations
 

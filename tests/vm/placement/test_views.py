@@ -1,4 +1,4 @@
-"""Views: tensors on the storage of others."""
+"""Views: tensors on the storage of other tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine notes of sessions for a recorder: from which moment on, whose, how much, and for whom."""
+"""A machine's notes of sessions for a recorder: their start, their sessions, their limits, and their readers."""
 
 from __future__ import annotations
 

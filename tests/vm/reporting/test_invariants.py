@@ -1,4 +1,4 @@
-"""The checks of the invariants: a sound engine passes them, and each check finds the corruptions that it is for."""
+"""The checks of the invariants: a sound engine passes them, and each check finds its corruptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of a cluster's members: who may tell it, and when it is refused."""
+"""The table of a cluster's members: the peers that may set it, and refusals."""
 
 from __future__ import annotations
 

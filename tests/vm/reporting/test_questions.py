@@ -1,4 +1,4 @@
-"""What an engine answers when it is asked about itself."""
+"""An engine's answers to questions about itself."""
 
 from __future__ import annotations
 

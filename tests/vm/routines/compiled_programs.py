@@ -1,4 +1,4 @@
-"""Programs of one device, compiled to segments without an engine: random ones, and any other."""
+"""Programs of one device, random or given, compiled to segments without an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long programs: what is done for one in a single pass is bounded, so that other sessions are served meanwhile."""
+"""Long programs: the work for one in a single pass is bounded, so that other sessions are served meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs and routines of a session, of either engine: what is kept under an id, what is counted, what is refused."""
+"""Programs and routines of a session on both engines: the ids, the counts, and the refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routines under names, as an engine has them: what it refuses, and what it tells."""
+"""Routines under names in an engine: refusals and answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of segments: what an engine does with them beside what their ops would do."""
+"""Runs of segments: an engine's work for them beside the work of their ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dispatch: which stream an instruction goes to, what goes there before its sources are done, and who has to wait."""
+"""Dispatch: an instruction's stream, dispatch before its sources are done, and the instructions that wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edges between accesses: who waits for whom, why, and how an access leaves."""
+"""Edges between accesses: their sources, their reasons, and the removal of an access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors follow RAW edges: who is doomed, who is overruled, and who is left alone."""
+"""Errors follow RAW edges: doomed, overwritten and unaffected instructions."""
 
 from __future__ import annotations
 

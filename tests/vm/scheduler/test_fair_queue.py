@@ -1,4 +1,4 @@
-"""Fair queues of streams: a session that floods a device keeps no other one waiting behind all that it has sent."""
+"""Fair queues of streams: a session that floods a device delays other sessions by no more than its share."""
 
 from __future__ import annotations
 

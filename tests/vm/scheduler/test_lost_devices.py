@@ -1,4 +1,4 @@
-"""Lost devices: what only they had is gone, everything else goes on."""
+"""Lost devices: values that had no other copy are lost, everything else goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pending metas: what is inferred once a shape is known, and what fails because it never will be."""
+"""Pending metas: inference once a shape is known, and failures because it never will be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The serial machine as users have it: one answer to everything, whatever goes wrong, from any thread."""
+"""The serial machine's public interface: one answer to each message, also after errors, from any thread."""
 
 from __future__ import annotations
 

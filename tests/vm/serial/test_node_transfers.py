@@ -1,4 +1,4 @@
-"""SEND and RECV on the serial engine: from a node to itself, and nowhere else."""
+"""SEND and RECV on the serial engine: from a node to itself, and to no other node."""
 
 from __future__ import annotations
 

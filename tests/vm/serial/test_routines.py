@@ -1,6 +1,6 @@
-"""Programs, links and runs on the serial engine: what it answers is what the other engine answers.
+"""Programs, links and runs on the serial engine: its answers are those of the other engine.
 
-Random programs of runs that are in order are compared in `tests/model`.
+`tests/model` compares random programs of valid runs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Programs that are `tensord serve` with something broken or missing, for forked processes (`tests/forked.py`).
 
-What one has to be told is behind the arguments of `tensord serve`.
+Their own parameters follow the arguments of `tensord serve`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A client of the daemon, written from docs/wire.md: ZeroMQ, msgpack and NumPy, and nothing of tensord.
 
-It hides nothing: what is sent are the headers and messages of that page. Every wait has an end.
+Callers build the headers and messages of that page themselves. Every wait has an end.
 """
 
 from __future__ import annotations

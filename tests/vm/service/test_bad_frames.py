@@ -1,4 +1,4 @@
-"""What bad input gets: a typed error or a disconnect. Nothing grows, and nobody else is disturbed.
+"""Bad input gets a typed error or a disconnect. Nothing grows, and no other session is disturbed.
 
 One daemon for all cases. After each of them a healthy session computes, the attackers' sessions and tensors are gone,
 and the daemon's memory is what it was.

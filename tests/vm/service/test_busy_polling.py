@@ -1,4 +1,4 @@
-"""Busy polling: the loop polls before it sleeps as long as that pays."""
+"""Busy polling: the loop polls before it sleeps as long as polling pays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the garbage collector of the daemon does in one go."""
+"""The garbage collector of the daemon: the number of objects in one run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...forked import run_script
 
-# In a process of its own, in which nobody else collects.
+# In a process of its own, in which no other code collects.
 SCRIPT = """
 import gc
 

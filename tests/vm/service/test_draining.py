@@ -1,4 +1,4 @@
-"""A daemon that is drained opens no new sessions, and those that are open go on."""
+"""A drained daemon opens no new sessions; open sessions go on."""
 
 from __future__ import annotations
 

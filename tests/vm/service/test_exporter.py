@@ -1,4 +1,4 @@
-"""The exporter as the daemon's child: started anew when it ends, told of in the log, and never waited for."""
+"""The exporter as the daemon's child: restarted when it ends, logged, and never waited for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fault of the daemon itself: everybody is told, the log has the traceback, and the daemon ends with status 1."""
+"""A fault of the daemon itself: all clients are told, the log has the traceback, and the daemon exits with status 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client has sent before it says goodbye."""
+"""Messages that a client has sent before its goodbye."""
 
 from __future__ import annotations
 

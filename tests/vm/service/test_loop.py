@@ -1,4 +1,4 @@
-"""The daemon's loop: what it does first when several things have happened; it keeps nothing of ended sessions."""
+"""The daemon's loop: its priorities among several events, and no state of ended sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Daemons that are told of each other link up, by TLS unless they are told otherwise; and settings that cannot be."""
+"""Daemons that know each other's addresses link up, by TLS unless configured otherwise; and impossible settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Could a daemon start? The check says what `serve` would say, and leaves everything as it was."""
+"""The check before a start reports the errors of `serve`, and changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon has what a checkpoint holds before anybody can connect; what is damaged is logged, or ends the start."""
+"""A daemon restores a checkpoint before clients can connect; damage is logged, or ends the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RETURN on a daemon: what a client may send for a host call, and what it may not."""
+"""RETURN on a daemon: accepted and refused answers to a host call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon compiles what its configuration lists when it starts, while it serves, and says what became of it."""
+"""A daemon compiles its configured programs at its start, while it serves, and logs the outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/wire.md, word by word: a client that was written from that page alone, against a real daemon."""
+"""docs/wire.md, word by word: a client written from that page alone, against a real daemon."""
 
 from __future__ import annotations
 

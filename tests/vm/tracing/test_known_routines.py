@@ -1,4 +1,4 @@
-"""What a trace says of routines and of their runs."""
+"""Routines and their runs in a trace."""
 
 from __future__ import annotations
 

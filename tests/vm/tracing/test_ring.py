@@ -1,4 +1,4 @@
-"""What the ring keeps of an instruction, its metas, attributes and work among it, without a cost per instruction."""
+"""The ring's record of an instruction, with metas, attributes and work, without a cost per instruction."""
 
 from __future__ import annotations
 

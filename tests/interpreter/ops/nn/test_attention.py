@@ -1,4 +1,4 @@
-"""Attention against a softmax of all scores at once, its gradients against differences, whatever the blocks."""
+"""Attention against a softmax of all scores at once, its gradients against differences, for any blocks."""
 
 from __future__ import annotations
 

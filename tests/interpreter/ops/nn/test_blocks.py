@@ -1,4 +1,4 @@
-"""Blocks of temporaries, of which a reservation asks before anybody has found memory for the operands."""
+"""Blocks of temporaries: a reservation asks for their size before the operands have memory."""
 
 from __future__ import annotations
 

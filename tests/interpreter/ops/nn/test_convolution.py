@@ -1,4 +1,4 @@
-"""Convolution against a sum over every tap, its gradients against differences, whatever the blocks."""
+"""Convolution against a sum over every tap, its gradients against differences, for any blocks."""
 
 from __future__ import annotations
 

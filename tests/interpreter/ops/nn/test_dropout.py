@@ -1,4 +1,4 @@
-"""Dropout: which elements stay, how many, and that the seed decides it."""
+"""Dropout: the elements that stay, their number, and the seed that decides both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The special functions against the library whose they are: values, dtypes, shapes, errors, and no warnings."""
+"""The special functions against the library that has them: values, dtypes, shapes, errors, and no warnings."""
 
 from __future__ import annotations
 

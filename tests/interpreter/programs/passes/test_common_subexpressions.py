@@ -1,4 +1,4 @@
-"""What is computed twice is computed once, unless one of the two could be told from the other."""
+"""Repeated computations are done once, unless the difference could be observed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead results are left out, unless something may be seen of them."""
+"""Dead results are removed, unless their computation has an observable effect."""
 
 from __future__ import annotations
 

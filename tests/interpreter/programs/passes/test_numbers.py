@@ -1,4 +1,4 @@
-"""Numbers become fewer, and stay the same."""
+"""Numbers become fewer, and keep their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All passes on random programs: the same bits, writes, effects and errors, whatever passes are applied."""
+"""All passes on random programs: the same bits, writes, effects and errors, for any selection of passes."""
 
 from __future__ import annotations
 

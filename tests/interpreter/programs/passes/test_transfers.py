@@ -1,4 +1,4 @@
-"""Moves are shared, early, and none where nothing moves."""
+"""Moves are shared and early, and moves to the same device are removed."""
 
 from __future__ import annotations
 

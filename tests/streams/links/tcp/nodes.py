@@ -1,4 +1,4 @@
-"""Nodes of a test, linked over TCP in one process, and transfers between them that are waited for."""
+"""Nodes of a test, linked over TCP in one process, and transfers between them with waits for their ends."""
 
 from __future__ import annotations
 

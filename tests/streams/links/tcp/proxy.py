@@ -1,4 +1,4 @@
-"""A proxy between two nodes that cuts its connections after so many bytes, or lets nothing through for a while."""
+"""A proxy between two nodes that cuts its connections after so many bytes, or forwards nothing for a while."""
 
 from __future__ import annotations
 

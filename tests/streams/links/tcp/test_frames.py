@@ -1,4 +1,4 @@
-"""Frames: what is packed is read back, and whatever else comes is refused."""
+"""Frames: packed frames are read back, and all other bytes are refused."""
 
 from __future__ import annotations
 

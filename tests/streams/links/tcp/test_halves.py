@@ -1,4 +1,4 @@
-"""The tables of states: an event that a state lacks changes nothing, and from each state there is a way to the end."""
+"""The tables of states: an event without an entry changes nothing, and from each state there is a way to the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links over real sockets: what arrives, who is refused, and what a lost node means."""
+"""Links over real sockets: received values, refused peers, and lost nodes."""
 
 from __future__ import annotations
 

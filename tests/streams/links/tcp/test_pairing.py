@@ -1,4 +1,4 @@
-"""Two ends find each other again, whatever breaks and in whichever order they notice."""
+"""Two ends find each other again after any break, in any order of noticing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections read exactly what was asked for, however the bytes come in."""
+"""Connections read exactly the requested bytes, however they arrive."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Two simulated nodes of Ray: what operators do to them, and what is back after a daemon, a supervisor, a raylet died.
+"""Two simulated nodes of Ray: operators' commands, and recovery after a daemon, a supervisor or a raylet died.
 
-One test, since what it needs takes longest by far to start; its parts follow each other on one cluster.
+One test, since starting the cluster takes longest by far; its parts follow each other on one cluster.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A Ray cluster of two simulated nodes with a tensord node on each, as a process of its own, and commands on it.
 
-Whatever it starts inherits a directory in its environment, by which all of its processes are found and ended, also
-after a test that failed. The process is bound to the end of this one, so an interrupted run leaves nothing either.
+Its processes inherit a directory in their environment, by which all of them are found and ended, also after a test
+that failed. The process is bound to the end of this one, so an interrupted run leaves no process either.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every byte of a pool is in one extent: what it is for, who made it and holds it, since when.
+"""Every byte of a pool is in one extent: its purpose, its maker and holder, and its age.
 
-That extents sum up to the pools is held after every pass of the random programs (`tests/model/accounting.py`), also of
-those with exports.
+After each pass of the random programs, `tests/model/accounting.py` checks that extents sum up to the pools, also
+for programs with exports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows that say who holds memory: what they sum up by, and that they and the pools have the same total."""
+"""Rows of memory by holder: their grouping, and that their total is the total of the pools."""
 
 from __future__ import annotations
 

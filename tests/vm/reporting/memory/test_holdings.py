@@ -1,4 +1,4 @@
-"""What has memory now, what made it, and who is named when there is none left."""
+"""Values that have memory now, the ops that made them, and the holders named in an out-of-memory error."""
 
 from __future__ import annotations
 

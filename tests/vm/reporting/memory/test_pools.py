@@ -1,4 +1,4 @@
-"""What a pool has besides the memory in use: blocks that it keeps, their rounding, and memory that no limit counts."""
+"""A pool's memory beside the memory in use: cached blocks, their rounding, and memory that no limit counts."""
 
 from __future__ import annotations
 

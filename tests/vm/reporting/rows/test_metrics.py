@@ -1,4 +1,4 @@
-"""The figures of metrics: they count what has happened, once, and are read off without looking at instructions."""
+"""Metrics: each event is counted once, and a reading visits no instruction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of kernels that were generated for a routine."""
+"""Reports of the kernels that were generated for a routine."""
 
 from __future__ import annotations
 

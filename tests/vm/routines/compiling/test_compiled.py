@@ -1,4 +1,4 @@
-"""What sessions share of programs: compiled once by digest and devices, bounded, with nothing of a session in it."""
+"""Compiled programs that sessions share: one for each digest and devices, bounded, without state of a session."""
 
 from __future__ import annotations
 

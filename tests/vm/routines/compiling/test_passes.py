@@ -1,4 +1,4 @@
-"""Programs after their passes: applied once for all sessions, at each one's own lines; and when they are not run."""
+"""Programs after their passes: applied once for all sessions, each with its own lines; and when passes are skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting programs into segments, and laying out what is inside."""
+"""Cutting programs into segments, and laying out their memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control flow in runs: which blocks run, what they leave behind, what becomes of errors, and who waits meanwhile."""
+"""Control flow in runs: the blocks that run, their effects, their errors, and other sessions' progress meanwhile."""
 
 from __future__ import annotations
 

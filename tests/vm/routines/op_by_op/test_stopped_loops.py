@@ -1,4 +1,4 @@
-"""Loops that are stopped in the middle: what they write is poisoned for all, and what has not begun is spared."""
+"""Loops that are stopped in the middle: their results are poisoned, and iterations not yet begun are skipped."""
 
 from __future__ import annotations
 

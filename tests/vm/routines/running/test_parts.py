@@ -1,4 +1,4 @@
-"""Segments on a stream that something interferes with: delays, faults and cancellations concern their ops."""
+"""Delays, faults and cancellations of a segment on its stream affect the ops that they concern."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times of the calls inside of runs."""
+"""Times of the calls inside runs."""
 
 from __future__ import annotations
 

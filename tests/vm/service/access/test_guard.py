@@ -1,4 +1,4 @@
-"""Connections that send messages without end are cut before memory runs out, and nobody else."""
+"""Connections that send messages without end are cut before memory runs out; other connections stay."""
 
 from __future__ import annotations
 

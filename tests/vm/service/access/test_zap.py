@@ -1,4 +1,4 @@
-"""Who may come in: the decision, and with real sockets."""
+"""Authentication: the decision alone, and with real sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The socket front end in process: turns, connections that come and go, clients that take nothing."""
+"""The socket front end in process: turns, connections that come and go, clients that do not receive."""
 
 from __future__ import annotations
 

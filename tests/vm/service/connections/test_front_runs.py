@@ -1,4 +1,4 @@
-"""Long runs in the daemon: whose turn it is in the middle of one, and what becomes of one that does not end."""
+"""Long runs in the daemon: other sessions' turns in the middle of one, and the end of an endless one."""
 
 from __future__ import annotations
 

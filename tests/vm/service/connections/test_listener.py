@@ -1,4 +1,4 @@
-"""A listener's connections. Only libzmq's descriptors are known, whose numbers may be used again at any time."""
+"""A listener's connections, known by libzmq's descriptors alone, whose numbers may be reused at any time."""
 
 from __future__ import annotations
 

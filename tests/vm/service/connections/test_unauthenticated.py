@@ -1,4 +1,4 @@
-"""Connections that do not say HELLO have some seconds for it, and are few."""
+"""Connections without HELLO: their time limit, and their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One daemon per address, whatever was left behind by the last one."""
+"""One daemon per address, also after a daemon that left files behind."""
 
 from __future__ import annotations
 

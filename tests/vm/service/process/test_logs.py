@@ -1,4 +1,4 @@
-"""What the service logs: for people or for programs, with ids, and no line that a client wrote."""
+"""The service's log: for people or for programs, with ids, and no line that a client wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What signals mean to a daemon: none of them ends it at once, without a word, or leaves its socket behind."""
+"""Signals to a daemon: none ends it without a log line or leaves its socket behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration: every key is checked, and the example says what holds."""
+"""The configuration: every key is checked, and the example states the defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each rule finds its problem in a program that has it, at its lines, and nothing in the program that does it right."""
+"""Each rule finds its problem at the right lines of a bad program, and nothing in the corrected program."""
 
 from __future__ import annotations
 

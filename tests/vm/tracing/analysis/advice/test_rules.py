@@ -1,4 +1,4 @@
-"""What each rule counts as the cost, on records with round times; and the order and the words of findings."""
+"""The cost that each rule computes, on records with round times; and the order and the words of findings."""
 
 from __future__ import annotations
 

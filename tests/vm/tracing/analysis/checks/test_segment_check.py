@@ -1,4 +1,4 @@
-"""What segments are compiled to, checked against their programs."""
+"""Compiled segments, checked against their programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where views lie, by NumPy."""
+"""The positions of views, compared with NumPy."""
 
 from __future__ import annotations
 

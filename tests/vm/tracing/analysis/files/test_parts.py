@@ -1,4 +1,4 @@
-"""A picture of the ring, in slices, is the trace that the machine would have given at once."""
+"""A snapshot of the ring, taken in slices, equals the trace that the machine would have given at once."""
 
 from __future__ import annotations
 

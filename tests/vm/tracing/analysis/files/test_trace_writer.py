@@ -1,4 +1,4 @@
-"""A file that is written while records come in is whole whatever ends it, or not there."""
+"""A file that is written while records come in is complete or absent, however the writing ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of large graphs: chains fold, a part up or down the edges, a page that stands alone."""
+"""Pictures of large graphs: folded chains, a part up or down the edges, a page that stands alone."""
 
 from __future__ import annotations
 

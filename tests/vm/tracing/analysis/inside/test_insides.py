@@ -1,4 +1,4 @@
-"""What is inside of runs, as a trace has it."""
+"""The inside of runs in a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are opened: their steps in graphs, tables, timelines and explanations."""
+"""Opened runs: their steps in graphs, tables, timelines and explanations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of the page, written by hand: what a document holds is said by a test, and by nothing else."""
+"""Views of the page, written by hand: a test states the whole content of its document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a browser: what it draws, and what keys and the pointer do."""
+"""The page in a browser: its drawing, and the actions of keys and the pointer."""
 
 from __future__ import annotations
 

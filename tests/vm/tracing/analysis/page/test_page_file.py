@@ -1,4 +1,4 @@
-"""The page as one file, and what its modules may and may not do."""
+"""The page as one file, and the rules for its modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a device ran what was launched at admission."""
+"""The device's times of instructions that were launched at admission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of spans: those of a loop have one, which finds them again."""
+"""Names of spans: the spans of a loop share one name, by which they are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory over time: who stood in it, the peak, and what could not be explained."""
+"""Memory over time: the values in it, the peak, and unexplained bytes."""
 
 from __future__ import annotations
 

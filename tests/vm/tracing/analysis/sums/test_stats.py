@@ -1,4 +1,4 @@
-"""Sums over a trace, what streams waited for, two traces compared; which records a filter selects."""
+"""Sums over a trace, the waits of streams, two traces compared; and the records that a filter selects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline in a viewer that others have written: speedscope, in a browser without a window.
+"""The timeline in a third-party viewer: speedscope, in a browser without a window.
 
 `make viewer` fetches speedscope; the browser is Chromium, from the system. Without one of the two the test is skipped.
 """

@@ -1,4 +1,4 @@
-"""The critical path that pictures mark."""
+"""The critical path in pictures."""
 
 from __future__ import annotations
 
