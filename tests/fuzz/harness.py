@@ -225,7 +225,8 @@ class Harness:
             assert not session.answering
             assert session.unfolding is None
             assert session.steps == steps_of(session)
-            assert session.operands == sum(plan.count for plan in session.plans.values() if isinstance(plan, Plan))
+            plans = [plan for plan in session.plans.values() if isinstance(plan, Plan)]
+            assert session.operands == sum(plan.operand_count for plan in plans)
         self.compute_beside()
         for peer in list(self.registry.sessions.values()):
             self.registry.end(peer, "the end of the test")

@@ -190,7 +190,7 @@ def bind_operands(plan: Plan, tensors: dict[int, VmTensor], inputs: Sequence[Any
         if type(meta) is not Meta:
             if type(value) is not meta:
                 return None  # the long way reports the error
-            arguments.append(value if plan.number is None else plan.number.of(value))
+            arguments.append(value if plan.number_array is None else plan.number_array.of(value))
             continue
         tensor = tensors.get(value) if type(value) is int else None
         copy = readable(device, tensor, meta)

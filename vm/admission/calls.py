@@ -167,10 +167,10 @@ def donated_inputs(
     session: VmSession, plan: Plan, inputs: Sequence[Any], released: int, snapshots: Mapping[Storage, int]
 ) -> tuple[Copy, ...]:
     """The input copies whose memory the result may take over at dispatch."""
-    if not released or plan.in_place or not plan.forward:
+    if not released or plan.in_place or not plan.donatable_inputs:
         return ()
     donated = []
-    for position in plan.forward:
+    for position in plan.donatable_inputs:
         if released >> position & 1:
             tensor = session.tensors[inputs[position]]
             storage = tensor.storage

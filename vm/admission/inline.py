@@ -116,7 +116,7 @@ class Inline:
             ):
                 return message
             plan = immediate.get(number)
-            if plan is None or session.cancelled is not None or (not trusted and len(inputs) != plan.count):
+            if plan is None or session.cancelled is not None or (not trusted and len(inputs) != plan.operand_count):
                 return message
             device = plan.device
             launches = device.launches
@@ -125,7 +125,7 @@ class Inline:
             (output,) = outputs
 
             # Bind the operands.
-            if plan.two:
+            if plan.takes_two_tensors:
                 first, second = inputs
                 m, n = plan.metas
                 if not trusted and (type(first) is not int or type(second) is not int):
@@ -149,7 +149,7 @@ class Inline:
                 if launches is not None:
                     used: Sequence[Copy] = (a, b)
                     packed = x.strides is None and y.strides is None
-            elif plan.views:
+            elif plan.returns_view:
                 if self.view(session, plan, inputs, output, released):
                     continue
                 return message
@@ -175,8 +175,8 @@ class Inline:
             elif output <= session.newest:
                 return message
             else:
-                copy, dying = None, released & plan.donatable
-                if dying and plan.two:
+                copy, dying = None, released & plan.donatable_bits
+                if dying and plan.takes_two_tensors:
                     if dying & 1 and first != second:
                         copy, inherited = self.inherit(session, plan, x, a, first, output, location), 1
                     if copy is None and dying & 2 and first != second:
@@ -196,7 +196,7 @@ class Inline:
             scheduler.tick = tick = scheduler.tick + 2
             started = clock()
             try:
-                if plan.two:
+                if plan.takes_two_tensors:
                     plan.kernel(left, right, target)
                 else:
                     plan.kernel(*arguments, target)
@@ -204,7 +204,7 @@ class Inline:
                 self.keep_failure(plan, session, message, id_, error, started, met if launches is not None else ())
             else:
                 scheduler.latest = finished = clock()
-                plan.counted.done += 1
+                plan.op_counts.done += 1
                 if ring.enabled:
                     copies = traced + (copy.id, copy.version)  # noqa: RUF005 - half the time of a display with a star
                     allocated = device.backend.allocated

@@ -37,7 +37,7 @@ def forget_plan(session: VmSession, number: int) -> None:
     old = session.plans.pop(number, None)
     session.immediate.pop(number, None)
     if isinstance(old, Plan):
-        session.operands -= old.count
+        session.operands -= old.operand_count
 
 
 def label_of(session: VmSession, number: int) -> str:

@@ -205,8 +205,8 @@ class RoutineHandlers:
             return number
         routine.refused.discard(position)
         session.plans[number] = plan
-        session.operands += plan.count
-        if plan.immediate or plan.views:
+        session.operands += plan.operand_count
+        if plan.immediate or plan.returns_view:
             session.immediate[number] = plan
         return number
 

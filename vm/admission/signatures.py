@@ -41,8 +41,8 @@ class SignatureHandlers:
             frozen = op.freeze(dict(attributes))
             device = device_of(self.devices, home)
             session.plans[number] = plan = Plan(op, frozen, decoded, device, wanted, self.infer, session.id)
-            session.operands += plan.count
-            if plan.immediate or plan.views:
+            session.operands += plan.operand_count
+            if plan.immediate or plan.returns_view:
                 session.immediate[number] = plan
         except TensordError as error:
             session.plans[number] = stored_error(error, name)

@@ -1,11 +1,12 @@
-"""Asks Ray's control service (GCS), without importing Ray: is it reachable, does it accept a token, what is its
-version?
+"""Asks the control service of a Ray cluster (GCS), without importing Ray: is it reachable, does it accept a token,
+which versions of Ray and Python does it have?
 
 Ray itself tries to connect for 20 to 40 seconds, and does not report why it fails. So this file makes a call that
 every client of Ray makes: `InternalKVGet` of the cluster's metadata. The call is one request of HTTP/2 (RFC 9113)
 with the framing of gRPC; its header fields are neither compressed nor indexed. If Ray requires another token, it
-refuses with the code 16; a reply in a DATA frame means that the caller is admitted. After any other reply, perhaps
-of a later version of Ray, Ray's own attempt to connect decides.
+refuses with gRPC's status 16 (UNAUTHENTICATED); a reply in a DATA frame means that the caller is admitted. Only replies
+that are certain stop the user: after any other one, perhaps of a later version of Ray, the outcome is UNKNOWN, and
+Ray's own attempt to connect decides. All waits together end at one deadline.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Final, NamedTuple
 
 METHOD: Final = "/ray.rpc.InternalKVGcsService/InternalKVGet"
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-KEY: Final = b"\x0a\x10CLUSTER_METADATA\x12\x07cluster"  # the key and its namespace, in protobuf
+# The message of the request, in protobuf: field 1 is a key of 16 bytes, field 2 a namespace of 7 bytes.
+KEY_MESSAGE: Final = b"\x0a\x10CLUSTER_METADATA\x12\x07cluster"
 LONGEST_FRAME: Final = 1 << 14  # the longest frame, unless the reader has allowed more
 MOST_FRAMES: Final = 32  # the most frames that are read
 
@@ -28,9 +30,9 @@ MOST_FRAMES: Final = 32  # the most frames that are read
 DATA, HEADERS, SETTINGS, GOAWAY = 0, 1, 4, 7
 END_STREAM, END_HEADERS = 1, 4
 STREAM: Final = 1  # the HTTP/2 stream of the request
-UNAUTHENTICATED: Final = b"grpc-status\x0216"  # in gRPC's form: the length of the value, then the value
+# A header field of a reply as HPACK writes it: its name, the length of its value (2), the value.
+UNAUTHENTICATED: Final = b"grpc-status\x0216"
 UNIMPLEMENTED: Final = b"grpc-status\x0212"
-
 
 VERSION: Final = re.compile(rb'"(ray|python)_version": ?"([\w.+-]{1,40})"')
 
@@ -47,7 +49,7 @@ class CallOutcome(StrEnum):
 class GcsReply(NamedTuple):
     """The outcome of a call, and the versions of "ray" and "python", if the reply has them."""
 
-    answer: CallOutcome
+    outcome: CallOutcome
     versions: Mapping[str, str] = MappingProxyType({})
 
 
@@ -70,12 +72,12 @@ def request(authority: str, token: str) -> bytes:
         "content-type": "application/grpc",
         **({"authorization": f"Bearer {token}"} if token else {}),
     }
-    block = b"".join(b"\0" + _text(name) + _text(value) for name, value in fields.items())
+    block = b"".join(b"\0" + _text(name) + _text(value) for name, value in fields.items())  # 0: not indexed
     return (
         PREFACE
         + _frame(SETTINGS, 0, 0, b"")
         + _frame(HEADERS, END_HEADERS, STREAM, block)
-        + _frame(DATA, END_STREAM, STREAM, b"\0" + len(KEY).to_bytes(4) + KEY)
+        + _frame(DATA, END_STREAM, STREAM, b"\0" + len(KEY_MESSAGE).to_bytes(4) + KEY_MESSAGE)  # 0: not compressed
     )
 
 
@@ -96,6 +98,7 @@ def outcome_of(received: Iterator[tuple[int, int, int, bytes]]) -> GcsReply:
 
 
 def _refusal(fields: bytes) -> CallOutcome:
+    """The outcome for a reply of header fields alone. A gRPC server without this method is no GCS."""
     if UNAUTHENTICATED in fields:
         return CallOutcome.REFUSED
     return CallOutcome.FOREIGN if UNIMPLEMENTED in fields else CallOutcome.UNKNOWN

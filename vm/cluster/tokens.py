@@ -53,15 +53,15 @@ def settle_token(address: str, environment: MutableMapping[str, str], ray: str) 
     if endpoint is None or _is_for_ray_alone(environment):
         return
     reply = _asked(address, endpoint, "")
-    if reply.answer is CallOutcome.FOREIGN:
+    if reply.outcome is CallOutcome.FOREIGN:
         raise ClusterError(
             f"the process at {address} is not a Ray cluster: use the address that `ray start --head` has printed; its "
             "port is 6379 by default"
         )
-    if reply.answer is CallOutcome.REFUSED:
+    if reply.outcome is CallOutcome.REFUSED:
         found = _own_token(address, environment)
         reply = _asked(address, endpoint, found.text)
-        if reply.answer is CallOutcome.REFUSED:
+        if reply.outcome is CallOutcome.REFUSED:
             raise ClusterError(
                 f"Ray at {address} does not accept the token of {found.source}. The right one: {TOKEN_ADVICE}"
             )
@@ -89,11 +89,11 @@ def _counted(name: str, version: str) -> str:
 def asks_for_token(address: str, environment: Mapping[str, str]) -> bool:
     """Whether the Ray cluster refuses callers without a token. If that cannot be found out, $RAY_AUTH_MODE decides."""
     endpoint = host_and_port(address)
-    answer = CallOutcome.UNKNOWN
+    outcome = CallOutcome.UNKNOWN
     if endpoint is not None and not _is_for_ray_alone(environment):
-        answer = _asked(address, endpoint, "").answer
-    if answer in (CallOutcome.ADMITTED, CallOutcome.REFUSED):
-        return answer is CallOutcome.REFUSED
+        outcome = _asked(address, endpoint, "").outcome
+    if outcome in (CallOutcome.ADMITTED, CallOutcome.REFUSED):
+        return outcome is CallOutcome.REFUSED
     return environment.get(MODE, "").lower() in ("token", "k8s")
 
 

@@ -1,8 +1,20 @@
 """Plans: resolved signatures, computed once.
 
-A signature (op, attributes, input metas, device, out metas) arrives once per session. Every instruction with its number
-uses its plan: the metas of the results, the kernel bound to the device's array module, whether calls may run at
-admission, and the inputs whose memory a result may take over.
+A signature (op, attributes, input metas, device, metas of the targets of `out=`) arrives once per session. All calls
+with its number use its plan: the metas of the results, the kernel bound to the device's array module, whether calls may
+run at admission, and the inputs whose memory a result may take over.
+
+If the meta of an input is still pending, the results and the work are unknown; once the meta is known, `with_metas`
+makes another plan, for that call alone. Exceptions of a plugin's device become MetadataErrors: they fail the call, and
+never the machine.
+
+There are three ways to run a call, and the plan says which ones are possible:
+
+- `immediate`: the kernel runs at admission, or is launched there, without an instruction (`admission/inline`). On a
+  device that launches this holds once kernels with the plan's `key` have run.
+- `launchable`: an instruction is made, which on a device that launches may be launched at admission, too
+  (`scheduler/fences`); `obstacle` says why not.
+- Otherwise an instruction waits for its operands, and a stream runs it.
 """
 
 from __future__ import annotations
@@ -32,24 +44,26 @@ from .work_plan import WorkPlan
 
 
 class Plan(WorkPlan):
-    """A resolved signature. With a pending input, whose meta is None in `metas`, nothing else is known yet."""
+    """A resolved signature. `metas`: those of the inputs; a scalar's is its type, a pending one is None. `targets`: the
+    metas of the tensors of `out=`, if the call updates some. `session`: the id of the session that sent the
+    signature."""
 
     __slots__ = (
         "certain",
-        "count",
-        "counted",
-        "donatable",
-        "forward",
+        "donatable_bits",
+        "donatable_inputs",
         "immediate",
         "kernel",
         "layouts",
-        "number",
+        "number_array",
+        "op_counts",
+        "operand_count",
         "output",
         "pending",
+        "returns_view",
         "scalars",
         "session",
-        "two",
-        "views",
+        "takes_two_tensors",
         "warm",
     )
 
@@ -66,11 +80,11 @@ class Plan(WorkPlan):
         outputs = results_of(op, attributes, metas, device, targets, infer)
         super().__init__(op, op.name, device, metas, outputs, attributes)
         self.session = session
-        self.counted = device.tally.of(op.name)
-        self.count = len(metas)
+        self.op_counts = device.tally.of(op.name)
+        self.operand_count = len(metas)
         self.in_place = targets is not None
         self.scalars = tuple(isinstance(meta, type) for meta in metas)
-        self.two = len(metas) == 2 and all(type(meta) is Meta for meta in metas)  # two tensors
+        self.takes_two_tensors = len(metas) == 2 and all(type(meta) is Meta for meta in metas)
         self.pending = None in metas
         self.output: Any = outputs[0] if len(outputs) == 1 else None  # the meta of a single result
         known = tuple([meta for meta in metas if meta is not None])
@@ -79,9 +93,10 @@ class Plan(WorkPlan):
         self.most = most if most <= device.backend.limit else 0  # otherwise the data decide whether they fit
         call = KernelCall(op, dict(attributes), metas, outputs, self.in_place, self.work)
         self.kernel, self.scratch = bind(device, call)
-        self.number = number_of(op, metas) if device.backend.takes_numbers else None
-        self.forward = forwardable(op, metas, outputs)
-        self.donatable = sum(1 << position for position in self.forward if position < 63)  # as bits of `released`
+        self.number_array = number_of(op, metas) if device.backend.takes_numbers else None
+        self.donatable_inputs = donatable_inputs(op, metas, outputs)
+        # The same as bits, as a message's `released` is.
+        self.donatable_bits = sum(1 << position for position in self.donatable_inputs if position < 63)
         self.immediate = not self.open and runs_at_once(op) and self.work <= device.inline_work and not self.scratch
         self.reports = device.backend.reports_late and op.reports_late(metas, dict(attributes))
         self.blocking = op.blocking and not self.reports
@@ -93,7 +108,7 @@ class Plan(WorkPlan):
             self.immediate = self.certain and self.key in device.launches.seen
         self.warm = False  # the kernels for packed operands are known to be compiled and loaded
         # Whether the result is a view if strides can express it; such a call needs no kernel.
-        self.views = op.view is not None and not self.in_place and not self.pending and len(metas) == 1
+        self.returns_view = op.view is not None and not self.in_place and not self.pending and len(metas) == 1
         self.layouts: dict[Any, Any] = {}  # of a view op: (offset, strides) of a base -> those of its view, or None
         reads = "".join("" if scalar else "r" for scalar in self.scalars)
         kinds = reads + ("2" if op.dynamic else "w") * len(outputs)
@@ -176,8 +191,8 @@ def key_of(
     return (op.name, attributes, tuple([dtype for _, dtype in taken]), JoinedAxes.of(shapes).extends, wide)
 
 
-def forwardable(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas) -> tuple[int, ...]:
-    """The positions of the inputs whose memory the result may take over."""
+def donatable_inputs(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas) -> tuple[int, ...]:
+    """The positions of the inputs whose memory the result may take over, if they are released with the call."""
     first = outputs[0] if len(outputs) == 1 else None
     if not op.elementwise or first is None:
         return ()

@@ -5,7 +5,8 @@
   `completion`: executed instructions retire; `overdue`: instructions that have waited or run too long
 - `fences`: how instructions wait for launches that were made at admission
 - `fair_queue`: how many instructions one session may queue on a stream
-- `errors`: errors, which follow RAW edges; `results`: results whose shape depends on data
+- `errors`: how errors spread along RAW edges; `error_reports`: which session is told of an error
+- `results`: results whose shape depends on data
 - `pending_metas`: metas that depend on data
 - `wanted`: what an instruction lacks, for the driver of a step
 - `lost_devices`: the handling of a lost device

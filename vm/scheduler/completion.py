@@ -27,6 +27,7 @@ from ..model.tally import Tally
 from ..tracing.ring import RecordRing
 from . import edges, errors
 from .dispatch import Dispatcher
+from .error_reports import session_to_tell
 from .fences import Fences
 from .pending_metas import PendingMetas
 from .results import adopt_results
@@ -122,7 +123,7 @@ class Completion:
         self.ring.add(instruction, self.tick)
         self._leave(instruction)
         if instruction.origin:
-            self.tell(errors.session_to_tell(instruction) or self.system_session, instruction.error)
+            self.tell(session_to_tell(instruction) or self.system_session, instruction.error)
         if instruction.failures is not None or instruction.traits.tolerant:
             for error in instruction.own_failures():
                 self.tell(instruction.author, error)

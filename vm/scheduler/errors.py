@@ -1,7 +1,15 @@
-"""Errors follow RAW edges: an instruction is doomed if, and only if, it reads a failed value, and gets the same error.
+"""How errors spread: along RAW edges. An instruction is doomed if, and only if, it reads a failed value, and gets the
+same error object; `error_reports` says which session is told.
 
-A copy is poisoned when the failed instruction runs or retires, at its position in program order, and not earlier: an
-earlier reader must not see the error.
+Each copy has one slot for its poison. The slot is set when the failed instruction runs or retires, at its position in
+program order, and not earlier: an earlier reader must not see the error. So an error is passed on in two ways: a reader
+that is admitted later finds the poison, or the error that the writer already has (`inherit_poison`); readers that were
+admitted before are doomed when the writer fails (`doom`).
+
+An instruction's `error` is that of all its results, `failures` has the errors of single results, and `origin` tells
+whether `error` arose in this instruction. A *tolerant* instruction (a routine's RUN, a SEND) is not doomed by a
+poisoned operand: it fails only the results that depend on the operand. A *soft* source is one for which dispatch order
+may be enough, so a writer may be under way before its soft sources are done, and then its error may still change.
 """
 
 from __future__ import annotations
@@ -12,8 +20,7 @@ from typing import TypeAlias
 from ...interpreter.errors import CancelledError, TensordError
 from ..model.instruction import Instruction
 from ..model.lifecycle import PENDING, UNDER_WAY, Event, Status
-from ..model.reason import MAKES_ROOM, Reason
-from ..model.session import VmSession
+from ..model.reason import Reason
 from ..model.tensor import Copy
 
 Errors: TypeAlias = tuple[TensordError, ...]
@@ -95,43 +102,9 @@ def is_among(error: TensordError, errors: Errors) -> bool:
     return any(error is other for other in errors)
 
 
-def session_to_tell(instruction: Instruction) -> VmSession | None:
-    """The session to which an instruction's own error is reported: the instruction's author.
-
-    An eviction is different: its author only needs room, and gets other room if the eviction fails. Such a failure is
-    reported only if it fails readers of the evicted value: to the author if it has one of these readers, else to the
-    author of the first reader. None if no reader fails, since the value has not moved yet.
-    """
-    author = instruction.author
-    if not makes_room(instruction):
-        return author
-    theirs = failed_by(instruction)
-    return author if author in theirs else next(iter(theirs), None)
-
-
-def makes_room(instruction: Instruction) -> bool:
-    """Whether the instruction is an eviction: a transfer that was planned only to make room."""
-    return instruction.traits.copies and instruction.label.startswith(MAKES_ROOM)
-
-
-def failed_by(transfer: Instruction) -> dict[VmSession, None]:
-    """The authors of the readers of a failed eviction's copy, also after further evictions of the same value."""
-    authors: dict[VmSession, None] = {}
-    stack = [transfer]
-    while stack:
-        failed = stack.pop()
-        for dependent in failed.dependents:
-            if not any(s == failed.id and r is Reason.RAW for s, r, _, _ in dependent.edges):
-                continue
-            if makes_room(dependent):
-                stack.append(dependent)
-            else:
-                authors[dependent.author] = None
-    return authors
-
-
 def settle_late(instruction: Instruction) -> None:
-    """Poison the copies that a failed instruction wrote, unless a later writer has been dispatched already."""
+    """Poison the copies that an instruction wrote, if it failed after it had run, unless a later writer has been
+    dispatched already."""
     for copy in instruction.writes:
         error = instruction.failure_of(copy)
         if error is not None and copy.poison is not error and not is_overwritten(instruction, copy):
@@ -139,7 +112,7 @@ def settle_late(instruction: Instruction) -> None:
 
 
 def is_overwritten(instruction: Instruction, copy: Copy) -> bool:
-    """Whether a later writer of the copy has been dispatched, to which the poison slot then belongs.
+    """Whether a later writer of the copy has been dispatched: then the copy's slot is for that writer's error.
 
     The search follows the readers between the two writers. Writers after the next one are not dispatched before it.
     """

@@ -11,7 +11,7 @@ from tensord.vm.cluster.gcs import (
     DATA,
     GOAWAY,
     HEADERS,
-    KEY,
+    KEY_MESSAGE,
     PREFACE,
     SETTINGS,
     CallOutcome,
@@ -30,7 +30,7 @@ def refusal(code):
 
 
 def answer(*received):
-    return outcome_of(iter(received)).answer
+    return outcome_of(iter(received)).outcome
 
 
 HELLO = (SETTINGS, 0, 0, b""), (8, 0, 0, b"\0\0\0\5"), (SETTINGS, ENDS, 0, b"")
@@ -81,7 +81,11 @@ def test_a_request_is_three_frames_with_the_token_among_the_fields(pair):
     ours.sendall(request("h:1", token).removeprefix(PREFACE))
     ours.shutdown(socket.SHUT_WR)
     settings, headers, data = frames(theirs, soon())
-    assert (settings[0], headers[:3], data) == (SETTINGS, (HEADERS, 4, 1), (DATA, ENDS, 1, b"\0\0\0\0\x1b" + KEY))
+    assert (settings[0], headers[:3], data) == (
+        SETTINGS,
+        (HEADERS, 4, 1),
+        (DATA, ENDS, 1, b"\0\0\0\0\x1b" + KEY_MESSAGE),
+    )
     field = f"Bearer {token}".encode()
     beyond = len(field) - 0x7F
     assert b"\x0dauthorization\x7f" + bytes((beyond & 0x7F | 0x80, beyond >> 7)) + field in headers[3]

@@ -275,7 +275,7 @@ class Compiler:
         meta = self.meta(value)
         if value in self.slots:
             return self.fresh_slice(value)
-        for index in plan.forward if self.forwards else ():
+        for index in plan.donatable_inputs if self.forwards else ():
             operand = self.program.steps[position].operands[index]
             under = self.slice_of(operand)
             alone = under.slot == ARENA and under.strides is None and under.meta.nbytes == meta.nbytes

@@ -82,7 +82,7 @@ class Replay:
         arguments: Arguments = [None] * len(call.arguments)
         for index, argument in enumerate(call.arguments):
             if isinstance(argument, int):
-                slot, plain = ~argument, call.plan.number is None or call.kernel is not call.plan.kernel
+                slot, plain = ~argument, call.plan.number_array is None or call.kernel is not call.plan.kernel
                 dtype = None if plain else number_dtype(call.plan.op, call.plan.metas)
                 given = numbers.get((slot, dtype))
                 if given is None:

@@ -1,4 +1,9 @@
-"""Draws memory over time as an SVG: a panel per device with its bytes in use and the peak, on a common time axis."""
+"""Draws memory over time (`memory`) as an SVG: for each device a panel with its bytes in use over time, the peak, and
+the copies that used most memory at the peak.
+
+All panels have one time axis, in nanoseconds since the first point of any device. Each panel has a scale of its own for
+bytes, up to its peak. Texts of a trace are untrusted: they are escaped.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,12 @@ from html import escape
 from ..recorded.text import duration, printable
 from .memory import HOLDERS, DeviceMemory, extent
 
+# Pixels: the picture's width, the height of a curve, and the margins at its left and top
 _WIDTH, _HEIGHT, _LEFT, _TOP = 900, 160, 90, 34
 _LINE = 16  # height of a line of text
-_NAMED = 3  # holders that are named at the peak, on one line each
-_PANEL = _HEIGHT + _TOP + 40 + _NAMED * _LINE
-_POINTS = 2_000  # more than a picture has columns
+_NAMED_HOLDERS = 3  # holders that are named at the peak, on one line each
+_PANEL = _HEIGHT + _TOP + 40 + _NAMED_HOLDERS * _LINE  # height of a panel
+_MOST_PIECES = 2_000  # of a curve that is thinned: more than a picture has columns
 _LETTERS = 110  # the most letters of a line about a holder
 _TICKS = 4  # parts of the time axis
 
@@ -33,6 +39,7 @@ def to_svg(devices: Sequence[DeviceMemory]) -> str:
 
 
 def _panel(device: DeviceMemory, top: int, begin: int, end: int) -> Iterator[str]:
+    """The panel of a device, `top` pixels below the picture's top, for the times from `begin` to `end`."""
     width = _WIDTH - _LEFT - 20
 
     def x(time: int) -> float:
@@ -57,8 +64,8 @@ def _panel(device: DeviceMemory, top: int, begin: int, end: int) -> Iterator[str
         'stroke="#cc0000" stroke-dasharray="4 3"/>'
     )
     yield f'<text x="{_LEFT + 80}" y="{top - 14}" fill="#cc0000">peak {_size(device.peak)}</text>'
-    holders = device.holders(lambda lifetime: f"{HOLDERS['op'](lifetime)} {lifetime.location}".rstrip())[:_NAMED]
-    for number, holder in enumerate(holders, 2):
+    holders = device.holders(lambda lifetime: f"{HOLDERS['op'](lifetime)} {lifetime.location}".rstrip())
+    for number, holder in enumerate(holders[:_NAMED_HOLDERS], 2):
         line = f"{_size(holder.nbytes)} {holder.key}"
         shown = line if len(line) <= _LETTERS else f"{line[:_LETTERS]}\N{HORIZONTAL ELLIPSIS}"
         yield (
@@ -93,10 +100,10 @@ def _text(text: str) -> str:
 
 
 def _thinned(curve: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """A curve of some `_POINTS` points: the highest point of each piece, and its last one, which holds until the
-    next piece."""
-    if len(curve) <= _POINTS:
+    """The curve, or if it is long, two points of each of at most `_MOST_PIECES` pieces: the highest one, and the last
+    one, which holds until the next piece."""
+    if len(curve) <= _MOST_PIECES:
         return curve
-    step = -(-len(curve) // _POINTS)
+    step = -(-len(curve) // _MOST_PIECES)
     pieces = (curve[start : start + step] for start in range(0, len(curve), step))
     return [point for piece in pieces for point in (max(piece, key=lambda point: point[1]), piece[-1])]

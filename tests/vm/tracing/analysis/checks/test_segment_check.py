@@ -135,11 +135,12 @@ def forwards_whatever_the_op(monkeypatch: Any) -> None:
 
     def forwarded(self: Any, value: int, position: int, plan: Any, reads: Any) -> BufferSlice:
         operands = self.program.steps[position].operands
-        before, plan.forward = plan.forward, tuple(n for n, operand in enumerate(operands) if operand >= 0)
+        before = plan.donatable_inputs
+        plan.donatable_inputs = tuple(n for n, operand in enumerate(operands) if operand >= 0)
         try:
             return new(self, value, position, plan, reads)
         finally:
-            plan.forward = before
+            plan.donatable_inputs = before
 
     monkeypatch.setattr(Compiler, "new_slice", forwarded)
 
