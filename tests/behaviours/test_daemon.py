@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import signal
-import socket
 import statistics
 import threading
 import time
@@ -27,6 +26,7 @@ from tensord.interpreter.wire.frames import VERSION
 from tensord.interpreter.wire.messages import Fetch
 
 from ..daemon import Daemon
+from ..ports import free_port
 from ..puppet import PATIENCE, Failed, Puppet, cut, eventually, paused
 
 MIB = 1 << 20
@@ -82,13 +82,6 @@ def round_trips(session: Session, count: int) -> list[float]:
         (x + 1.0).numpy()
         times.append(time.perf_counter() - before)
     return times
-
-
-def free_port() -> int:
-    """A free tcp port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

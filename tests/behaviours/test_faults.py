@@ -165,7 +165,7 @@ def impatient() -> Iterator[Callable[..., Session]]:
 
     yield connect
     for session, machine in opened:
-        machine.close(timeout=0.2)
+        machine.close(timeout=WAIT)
         session.close()
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import tensord as td
 
-from ..chaos.rounds import free_port
 from ..daemon import Daemon
+from ..ports import free_port
 from ..puppet import Puppet, cut, eventually
 from .looking_inside import WAIT
 

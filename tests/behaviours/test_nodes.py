@@ -10,9 +10,9 @@ from tensord import collectives
 from tensord.interpreter.errors import ConnectionLost, MetadataError, ProtocolError
 from tensord.interpreter.wire.members import Member, member_of
 
-from ..chaos.rounds import free_port
 from ..daemon import Daemon
 from ..each_case import each_case
+from ..ports import free_port
 
 DEVICES = ["cpu:0", "sim:0", "sim:1"]
 TOKEN = "s" * 40

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from tensord.client.device_arrays.blocks import OPEN_BLOCKS
 from ..daemon import Daemon
 from ..each_case import each_case
 from ..gpu.over_fake import FakeClient, fake_daemon
+from ..ports import free_port
 from ..puppet import Puppet, eventually
 from ..streams.fake_cuda.gpu import Gpu
 from ..streams.fake_cuda.module import installed
@@ -279,14 +279,6 @@ def test_over_tcp_values_go_through_the_host(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="whose memory cannot be read here"):
             x.cupy()
         assert (np.from_dlpack(x) == NUMBERS).all()
-
-
-def free_port() -> int:
-    """A free port."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-    return port
 
 
 def test_a_lookup_is_not_held_up_by_a_stopped_client(daemon: Daemon, session: td.Session) -> None:

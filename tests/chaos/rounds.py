@@ -11,7 +11,6 @@ import random
 import selectors
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -26,6 +25,7 @@ from tensord.client.session.session import Session
 
 from ..daemon import Daemon
 from ..forked import Forked
+from ..ports import free_port
 from ..puppet import eventually
 from .client import TOTAL, Act
 
@@ -259,10 +259,3 @@ class Round:
 def used(session: Session) -> int:
     """Bytes of tensors on all devices."""
     return sum(device["allocated"] for device in session.stats()["devices"].values())
-
-
-def free_port() -> int:
-    """A tcp port that nobody has."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -13,8 +13,8 @@ import tensord as td
 from tensord.interpreter.wire import keys
 from tensord.interpreter.wire.members import Member, member_of
 
-from ...chaos.rounds import free_port
 from ...daemon import Daemon
+from ...ports import free_port
 
 DEVICES = ["cpu:0", "sim:0", "sim:1"]
 TOKEN = "t" * 40

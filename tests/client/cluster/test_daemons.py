@@ -19,8 +19,8 @@ from tensord.collectives import all_reduce
 from tensord.interpreter.wire import keys
 from tensord.interpreter.wire.members import Member
 
-from ...chaos.rounds import free_port
 from ...each_case import each_case
+from ...ports import free_port
 from ...puppet import cut
 from ...streams.links.tcp.proxy import Proxy
 from .nodes import Keyed

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import tensord as td
-from tests.chaos.rounds import free_port
+from tests.ports import free_port
 
 from ...daemon import Daemon
 

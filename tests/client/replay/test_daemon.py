@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import numpy as np
 import pytest
 
@@ -12,6 +10,7 @@ from tensord.interpreter.errors import ConnectionLost, ProtocolError
 from tensord.interpreter.recordings.reader import RecordingReader
 
 from ...daemon import Daemon
+from ...ports import free_port
 
 
 def work(session):
@@ -82,12 +81,6 @@ def ended_by_a_kill(own_daemon, tmp_path):
     with pytest.raises(ConnectionLost):
         work_until_it_ends(session, own_daemon, tmp_path / "x.rec")
     session.close()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def work_until_it_ends(session, own_daemon, path):

@@ -27,6 +27,7 @@ from tensord.client.session.connect import ConnectOptions, connect_daemon
 from ...daemon import MAIN, Daemon
 from ...each_case import each_case
 from ...forked import run
+from ...ports import free_port
 from ...puppet import eventually, paused
 from .raw_client import (
     ACK,
@@ -127,9 +128,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     directory = tmp_path_factory.mktemp("attacked")
     config = directory / "tensord.toml"
     config.write_text(CONFIG)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        tcp = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    tcp = f"tcp://127.0.0.1:{free_port()}"
     with Daemon.start(directory, "--address", tcp, "--config", str(config)) as daemon:
         found = Scene(daemon, tcp)
         yield found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from ...daemon import Daemon
+from ...ports import free_port
 from .raw_client import (
     ACK,
     ATOMIC,
@@ -52,13 +52,6 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "wire.md"
 
 PAIR = [[2], "float64"]
 LARGE = 1 << 18  # bytes of an array that is worth a mapping
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="module")

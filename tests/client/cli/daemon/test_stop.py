@@ -19,6 +19,7 @@ from tensord.client.cli.daemon import stop as module
 from tensord.interpreter.wire.addresses import lock_path
 
 from ....daemon import Daemon
+from ....ports import free_port
 from ....puppet import PATIENCE, paused
 
 Run = Callable[..., tuple[Any, str, str]]
@@ -118,7 +119,7 @@ def test_a_daemon_that_does_not_answer_is_ended_all_the_same(
 
 
 def test_over_tcp_it_is_found_by_its_lock(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Daemon.start(tmp_path, address="tcp://127.0.0.1:27791") as daemon:
+    with Daemon.start(tmp_path, address=f"tcp://127.0.0.1:{free_port()}") as daemon:
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(daemon.home))
         assert run("stop", "--address", daemon.address)[0] == 0
         assert daemon.process.wait(PATIENCE) == 0
