@@ -1,6 +1,6 @@
 """Chromium without a window, driven over its protocol: pages are used as people use them, with keys and the pointer.
 
-https://chromedevtools.github.io/devtools-protocol. The browser is told what to do over a pipe, so that no port is open,
+https://chromedevtools.github.io/devtools-protocol. The browser gets its commands over a pipe, so that no port is open,
 and one browser with one tab serves all tests of a module.
 """
 
@@ -70,8 +70,9 @@ class Browser:
         return message
 
     def open(self, url: str, *, media: Mapping[str, str] | None = None, before: str = "") -> BrowserPage:
-        """That page, once it is loaded, in the place of the one before, as another tab would take thrice as long.
-        `before`: a script that runs before those of the page."""
+        """The page, once it is loaded, in place of the previous one, as another tab would take thrice as long.
+        `before`: a script that runs before those of the page.
+        """
         page = BrowserPage(self, self._tab or self._new_tab())
         page.ask("Emulation.setEmulatedMedia", features=[{"name": k, "value": v} for k, v in (media or {}).items()])
         script = page.ask("Page.addScriptToEvaluateOnNewDocument", source=before)["identifier"]
@@ -110,7 +111,7 @@ class BrowserPage:
         return result["result"].get("value")
 
     def settle(self) -> None:
-        """Wait until all that was to be drawn is."""
+        """Wait until all pending drawing is done."""
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))")
 
     def press(self, *keys: str, modifiers: int = 0) -> None:
@@ -126,7 +127,7 @@ class BrowserPage:
         self.settle()
 
     def type(self, selector: str, text: str) -> None:
-        """Type a text in a field, in the place of what is there."""
+        """Type a text in a field, replacing its content."""
         self.evaluate(f"document.querySelector({json.dumps(selector)}).select()")
         self.ask("Input.insertText", text=text)
         self.settle()

@@ -1,4 +1,4 @@
-"""The benchmarks run and report every workload. How fast they are is no test's business."""
+"""The benchmarks run and report every workload. No test judges their speed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ ROWS = [
 ]
 
 
-# Of what runs in both ways alike one workload, and those that are the daemon's own.
+# One workload of those that both ways run alike, and the workloads that only the daemon has.
 DAEMON_WORKLOADS = ("chain", "latency", "transfers", "clients", "fairness", "functions", "metrics")
 DAEMON_ROWS = [
     "chain",
@@ -130,7 +130,7 @@ def daemon_report(tmp_path_factory):
 
 @pytest.fixture(params=["embedded", "daemon"])
 def either(request, report, daemon_report):
-    """What was measured, and the rows that should be there."""
+    """The measured rows, and the expected ones."""
     return (*report, ROWS) if request.param == "embedded" else (*daemon_report, DAEMON_ROWS)
 
 

@@ -1,4 +1,4 @@
-"""How many rooms a piece of work passes through may not grow: calls, entries and upward calls are counted, no times."""
+"""The number of rooms that each trip passes through does not grow: calls, entries and upward calls are counted."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MOST = {
     "eviction": Counts(545, 64, 134, 11),
     "checkpoint": Counts(742, 74, 148, 12),
 }
-ALONE = ("small op", "run")  # one thread does all of it
-TURNS = 0.04  # of the counts: how often threads wake each other on a busy machine
+ALONE = ("small op", "run")  # one thread runs the whole trip
+TURNS = 0.04  # of the counts, which vary as threads wake each other on a busy machine
 
 
 def measured(*options):
-    """The counts of a process of its own, in which nothing else has run."""
+    """The counts of a process of its own, which has run nothing else before."""
     command = [sys.executable, "-m", "bench.rooms", "--json", *options]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)  # noqa: S603
     return json.loads(process.stdout)
@@ -41,7 +41,7 @@ def growth(counts, trip):
 
 @pytest.fixture(scope="module")
 def counts():
-    """Counts of a few runs, or of many if the few were larger than before: threads do not take turns alike."""
+    """Counts of a few runs, or of many if the few were larger than before: the order of threads varies."""
     few = measured("--steady", "4")
     return measured() if any(growth(few, trip) for trip in MOST) else few
 
@@ -74,7 +74,7 @@ def test_a_call_into_another_folder_is_an_entry_and_one_against_the_order_of_the
         ("vm/machine.py", "vm/engine.py", True),
         ("vm/engine.py", "vm/machine.py", False),
         ("client/outbox/outbox.py", "vm/machine.py", True),
-        ("vm/log.py", "vm/engine.py", False),  # no contract ranks it
+        ("vm/log.py", "vm/engine.py", False),  # no contract ranks this package
         ("streams/pool.py", "vm/memory/allocation.py", False),
     ],
 )

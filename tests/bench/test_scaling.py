@@ -1,4 +1,4 @@
-"""The simulation of many nodes agrees with what is known of rings and trees."""
+"""The simulation of many nodes agrees with the known costs of rings and trees."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One client of a chaotic round: random work whose every value has a twin in NumPy, until it is done or interrupted.
+"""One client of a chaotic round: random work, each value compared with NumPy's, until it is done or interrupted.
 
-`python -m tests.chaos.client ADDRESS SEED STEPS PLAN` says on stdout how far it is, a line of JSON per step, and how it
-ended. `PLAN` is JSON: step -> what it does to itself there (`Act`). SIGUSR1 cancels.
+`python -m tests.chaos.client ADDRESS SEED STEPS PLAN` reports its progress on stdout, a line of JSON per step, and its
+end. `PLAN` is JSON: step -> the client's act against itself there (`Act`). SIGUSR1 cancels.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ..puppet import cut
 
 SIZES = (1, 16, 1000, 20_000, 100_000)  # elements; the largest ones go through shared memory
 KEPT = 6  # tensors that a client has at a time
-TOTAL = 1000.0  # what the two tensors that change together add up to
+TOTAL = 1000.0  # the sum of the two tensors that change together
 LEFT_THREADS = 5.0
-EXPECTED = (td.DeviceMemoryError, td.CancelledError)  # what may become of a value besides being right
+EXPECTED = (td.DeviceMemoryError, td.CancelledError)  # errors that a value may have instead of being right
 
 
 class Act(StrEnum):
-    """What a client does to itself."""
+    """A client's act against itself."""
 
     CUT = "cut"
     CANCEL = "cancel"
@@ -42,24 +42,24 @@ class Act(StrEnum):
 
 
 def polynomial(x: Any, number: Any) -> Any:
-    """What a routine computes, of tensors and arrays."""
+    """The computation of a routine, on tensors or arrays."""
     return ((x * 2.0 + number) * x - 3.0) % 101.0
 
 
 def write(x: Any, number: Any) -> None:
-    """What a routine writes in place."""
+    """The in-place write of a routine."""
     x += number
     x %= 103.0
 
 
 class WrongError(AssertionError):
-    """A value is not what NumPy says."""
+    """A value differs from NumPy's."""
 
 
 class Work:
-    """A session and what it has made, each tensor beside its value.
+    """A session and the tensors that it has made, each beside its expected value.
 
-    `low`, `high`: how many of the increments of the shared counter have certainly, and at most, happened.
+    `low`, `high`: the least and the greatest number of increments of the shared counter that may have happened.
     """
 
     def __init__(self, session: Session, seed: int) -> None:
@@ -69,7 +69,7 @@ class Work:
         self.low = self.high = 0
         self.uncertain = 0
         self.cancelled = False
-        self.captured = False  # was a capture going on when it was cancelled?
+        self.captured = False  # was a capture going on at the cancellation?
         self.routine, self.in_place = session.routine(polynomial), session.routine(write)
         self.shared = session.lookup(["counter", "left", "right"])
         self.steps: list[tuple[int, Callable[[], None]]] = [
@@ -94,7 +94,7 @@ class Work:
         ]
 
     def step(self) -> None:
-        """One random thing."""
+        """One random action."""
         weights, actions = zip(*self.steps, strict=True)
         self.rng.choices(actions, weights)[0]()
         if self.cancelled:  # by the signal handler, anywhere in there
@@ -159,7 +159,7 @@ class Work:
         self.check(*self.one())
 
     def check(self, tensor: Tensor, values: Any) -> None:
-        """Is the value right? It may also be missing, for lack of memory; what depends on it is, too, then."""
+        """Is the value right? It may also be missing, for lack of memory; then its dependents are missing, too."""
         try:
             found = tensor.numpy()
         except EXPECTED as error:
@@ -170,7 +170,7 @@ class Work:
         if not self.cancelled and not np.array_equal(found, values):
             raise WrongError(f"{found!r} and not {values!r}")
 
-    # -- what is shared --------------------------------------------------------------------------------------------
+    # -- shared tensors --------------------------------------------------------------------------------------------
 
     def count(self) -> None:
         counter = self.shared["counter"]
@@ -206,7 +206,7 @@ class Work:
             return
         try:
             found = self.session.lookup(self.rng.choice(names)).numpy()
-        except (td.MetadataError, *EXPECTED):  # somebody has replaced it, or we were cancelled
+        except (td.MetadataError, *EXPECTED):  # another client has replaced it, or we were cancelled
             return
         if not (found == found[0]).all():
             raise WrongError(f"a published tensor was changed: {found!r}")
@@ -243,20 +243,20 @@ class Work:
         try:
             found = self.session.lookup(self.rng.choice(self.session.names("routine") or [""]))
             self.keep(found(x, 3), polynomial(a, np.float32(3)))
-        except (td.MetadataError, *EXPECTED):  # there is none, or it takes other tensors
+        except (td.MetadataError, *EXPECTED):  # no routine has the name, or it takes other tensors
             return
 
     def confirm(self) -> None:
-        """What was issued until now has happened."""
+        """Everything issued until now has happened."""
         self.session.sync()
         if not self.cancelled:
             self.low += self.uncertain
             self.uncertain = 0
 
-    # -- what it does to itself ------------------------------------------------------------------------------------
+    # -- acts against itself ---------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """From a signal handler or from here."""
+        """Cancel, from a signal handler or from here."""
         self.cancelled = True
         try:
             self.session.cancel()
@@ -264,7 +264,7 @@ class Work:
             self.captured = True
 
     def start_over(self) -> None:
-        """After a cancellation nobody knows what is there."""
+        """Make everything anew: after a cancellation the values are unknown."""
         self.pairs.clear()
         if self.captured:
             self.captured = False
@@ -296,7 +296,7 @@ class Work:
                 if not (found == found[0]).all():
                     tell(wrong=f"in a thread: {found!r}")
         except td.TensordError:
-            pass  # cancelled, or lost; the main thread tells
+            pass  # cancelled, or lost; the main thread reports it
 
     def finish(self) -> None:
         """Every value is right at the end, too."""
@@ -306,12 +306,12 @@ class Work:
 
 
 def tell(**what: Any) -> None:
-    """A line for whoever started us."""
+    """A line for the process that started the client."""
     os.write(1, json.dumps(what).encode() + b"\n")
 
 
 def run(address: str, seed: int, steps: int, plan: dict[str, str]) -> None:
-    """Work until done; tells how it ended."""
+    """Work until done; reports how it ended."""
     session = work = None
     try:
         session = td.connect(address)
@@ -342,7 +342,7 @@ def run(address: str, seed: int, steps: int, plan: dict[str, str]) -> None:
 
 
 def main() -> None:
-    """The client that the arguments tell of."""
+    """The client that the arguments describe."""
     faulthandler.register(signal.SIGUSR2)  # to see where a client hangs
     run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]))
 

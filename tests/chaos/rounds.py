@@ -1,6 +1,8 @@
-"""A chaotic round: several client processes on one daemon, hurt at random points, and what has to be true afterwards.
+"""A chaotic round: several client processes on one daemon, hurt at random points, and the invariants checked
+afterwards.
 
-What happens, and at which step of which client, follows from the seed; where exactly the daemon is by then does not.
+The seed decides which faults happen, and at which step of which client; it does not decide how far the daemon is by
+then.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from .client import TOTAL, Act
 PATIENCE = 60.0  # seconds for a round that hangs
 CLIENTS = 4
 STEPS = 120
-GROWTH = 256 << 20  # bytes that a daemon may have more than before, the pool's caches among them
+GROWTH = 256 << 20  # bytes that a daemon may have more than before, including the pool's caches
 CONFIGURATION = """
 lease = 2
 heartbeat = 1
@@ -42,7 +44,7 @@ devices = ["cpu:0", {name = "sim:0", memory = "2 MiB"}, {name = "sim:1", memory 
 
 
 class Client:
-    """A client process, how far it is, and what it has said."""
+    """A client process, its progress, and its reports."""
 
     def __init__(self, address: str, seed: int, plan: dict[int, str]) -> None:
         self.plan = plan
@@ -62,7 +64,7 @@ class Client:
         self.unread = b""
 
     def read(self) -> bool:
-        """Take what it says; False at its end."""
+        """Take its next report; False at its end."""
         said = os.read(self.said, 1 << 16)
         *lines, self.unread = (self.unread + said).split(b"\n")
         for line in lines:
@@ -83,7 +85,7 @@ class Client:
             self.stopped = (self.stopped or number == signal.SIGSTOP) and number != signal.SIGCONT
 
     def close(self) -> str:
-        """It has ended, or has to; what it wrote to stderr."""
+        """It has ended, or has to; its stderr."""
         if self.process.poll() is None and not self.end:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(0.5)
@@ -100,7 +102,7 @@ class Client:
 
 
 class Round:
-    """One round: `run` it, and it says what was wrong."""
+    """One round: `run` runs it and returns what was wrong."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -116,7 +118,7 @@ class Round:
         self.told = False
 
     def plan(self, number: int) -> None:
-        """What one client has to suffer."""
+        """The faults of one client."""
         rng = self.rng
         for _ in range(rng.randrange(3)):
             step = rng.randrange(STEPS)
@@ -133,7 +135,7 @@ class Round:
     # -- running ---------------------------------------------------------------------------------------------------
 
     def run(self) -> list[str]:
-        """What was wrong."""
+        """Run the round; the faults found."""
         directory = Path(tempfile.mkdtemp(prefix="td-chaos-"))
         try:
             (directory / "tensord.toml").write_text(CONFIGURATION)
@@ -152,7 +154,7 @@ class Round:
         return [f"{self}: {problem}" for problem in self.problems]
 
     def on(self, daemon: Daemon) -> None:
-        """Everything that needs the daemon."""
+        """The steps that need the daemon."""
         with daemon.connect() as observer:
             observer.publish("counter", observer.asarray(np.zeros(50)))
             observer.publish({"left": observer.asarray(np.zeros(20)), "right": observer.asarray(np.full(20, TOTAL))})
@@ -169,7 +171,7 @@ class Round:
                 self.check_daemon(daemon, observer, clients, before)
 
     def watch(self, daemon: Daemon, clients: list[Client]) -> None:
-        """Hear what the clients say, and hurt them when they get there."""
+        """Read the clients' reports, and hurt each client when it gets to its step."""
         deadline = time.monotonic() + PATIENCE
         due = sorted(self.signals, key=lambda entry: entry[1])
         with selectors.DefaultSelector() as selector:
@@ -186,14 +188,14 @@ class Round:
                 for entry in [entry for entry in due if clients[entry[0]].step >= entry[1]]:
                     due.remove(entry)
                     clients[entry[0]].send(entry[2])
-                if not ready:  # everybody else has ended, or waits for who stands still
+                if not ready:  # all other clients have ended, or wait for the one that stands still
                     for client in clients:
                         if client.stopped:
                             client.send(signal.SIGCONT)
                 self.hurt(daemon, clients)
 
     def hurt(self, daemon: Daemon, clients: list[Client]) -> None:
-        """It is the daemon's turn."""
+        """The fault of the daemon."""
         if self.told or self.victim == "clients" or sum(client.step + 1 for client in clients) < self.daemon_step:
             return
         self.told = True
@@ -205,7 +207,7 @@ class Round:
     # -- afterwards ------------------------------------------------------------------------------------------------
 
     def check_client(self, number: int, client: Client, errors: str) -> None:
-        """It has ended as it had to."""
+        """It has ended as its faults demand."""
         who = f"client {number} at step {client.step}"
         self.problems += [f"{who}: {wrong}\n{errors[-2000:]}" for wrong in client.wrong]
         if client.killed or Act.VANISH in client.plan.values():
@@ -224,7 +226,7 @@ class Round:
         return any(entry[0] == number and entry[2] == signal.SIGSTOP for entry in self.signals)
 
     def check_daemon(self, daemon: Daemon, observer: Session, clients: list[Client], before: int) -> None:
-        """The daemon has only what was published, and says so consistently."""
+        """The daemon has only the published tensors, and reports so consistently."""
         self.see("sessions are left", lambda: len(observer._core.answers.query("sessions")) == 1, observer, "sessions")
         self.see("instructions are left", lambda: observer.stats()["live"] == 0, observer, "status")
         names = observer.names()
@@ -243,14 +245,14 @@ class Round:
             self.problems.append(f"the daemon has grown from {before} to {daemon.memory()} bytes")
 
     def see(self, problem: str, predicate: Callable[[], bool], observer: Session, what: str) -> None:
-        """Wait for what has to become true; else say what is there."""
+        """Wait until a condition holds; else report the daemon's state."""
         try:
             eventually(predicate, 10.0)
         except AssertionError:
             self.problems.append(f"{problem}: {observer._core.answers.query(what)}")
 
     def start_again(self, daemon: Daemon, directory: Path) -> None:
-        """A killed daemon is in nobody's way."""
+        """A killed daemon does not hinder the next one."""
         with Daemon.start(directory, *self.options, address=daemon.address) as anew, anew.connect() as session:
             if session.asarray([1, 2]).numpy().tolist() != [1, 2] or session.names():
                 self.problems.append("the new daemon is not as new")

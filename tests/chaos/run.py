@@ -1,4 +1,4 @@
-"""Chaotic rounds for as long as you like: `python -m tests.chaos.run --seed 0 --rounds 100`, or `make chaos`."""
+"""Any number of chaotic rounds: `python -m tests.chaos.run --seed 0 --rounds 100`, or `make chaos`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .rounds import Round
 
 
 def main() -> int:
-    """Run the rounds; the exit status says whether anything was wrong."""
+    """Run the rounds; the exit status says whether a round failed."""
     parser = argparse.ArgumentParser(description="Kill, stop, cut off and cancel clients and daemons at random points.")
     parser.add_argument("--seed", type=int, default=0, help="the first round's seed")
     parser.add_argument("--rounds", type=int, default=100)

@@ -1,4 +1,4 @@
-"""The command line in this process, and a machine for it to look at."""
+"""The command line in this process, and a machine to run it on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def address(tmp_path: Path) -> str:
 
 @pytest.fixture
 def watched(make_session: Callable[..., Session], address: str) -> Session:
-    """A session that has done something, on a machine that the command line reaches at `address`."""
+    """A session that has done some work, on a machine that the command line reaches at `address`."""
     session = make_session(address, devices=DEVICES)
     weights = session.asarray(np.ones((256, 256), np.float32))
     session.publish("weights", weights)

@@ -1,4 +1,4 @@
-"""What SciPy and scikit-learn expect of a namespace, and the standard does not say."""
+"""Functions that SciPy and scikit-learn expect of a namespace, and that the standard does not have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...each_case import each_case
 
 @each_case("dtype", ["int8", "int64", "float32"])
 def test_any_int_that_fits_may_be_chosen_or_assigned_by_a_mask(session, dtype):
-    """The mask has another dtype, and no say in it."""
+    """The mask has another dtype, which does not affect the result's."""
     xp = session.xp
     x = xp.asarray([1, 2, 3], dtype=dtype)
     mask = x > 1
@@ -85,7 +85,7 @@ def test_what_numpy_makes_of_a_dtype_s_limits_is_python_s(session):
 
 @each_case("wanted", ["float32", "int16", "uint8"])
 def test_imaginary_parts_are_dropped_as_numpy_drops_them_with_its_warning(session, wanted):
-    """The standard forbids it to astype alone; who names a real dtype elsewhere is told in the line that does."""
+    """The standard forbids it to astype alone; a call that names a real dtype elsewhere gets the error at its line."""
     xp, values = session.xp, np.array([[1 + 2j, 3 - 1j], [5 + 1j, 7 + 0j]])
     x = xp.asarray(values)
     calls = {

@@ -157,7 +157,7 @@ def test_a_label_outside_the_classes_poisons_the_result(device, sim_session):
     nn = sim_session.nn
     logits, labels = sim_session.asarray(floats(ROWS), device), sim_session.asarray(np.array([0, 4, 1]), device)
     for poisoned in (nn.cross_entropy(logits, labels), nn.cross_entropy_grad(logits, labels)):
-        if is_cuda() and device == "sim:0":  # it does not wait for its GPU: `nn.labels`
+        if is_cuda() and device == "sim:0":  # no check, since it would wait for the GPU: `nn.labels`
             assert np.isnan(poisoned.numpy()).any()
             continue
         with pytest.raises(KernelError, match=r"labels must be in \[0, 4\), got 0 to 4") as caught:

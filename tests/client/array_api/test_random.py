@@ -1,4 +1,4 @@
-"""`session.random`: seeds, numbers of calls, and who shares them."""
+"""`session.random`: seeds, and the numbers of calls, which threads and sessions share or not."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_numbers_are_philoxs(random):
 
 
 def test_what_is_not_drawn_changes_nothing(random):
-    """A call has its number whether its result is kept or not, and whatever its shape."""
+    """A call has its number whether its result is kept or not, and for every shape."""
     random.uniform(1000)
     expected = random.uniform(5).numpy()
     random.seed(7)
@@ -153,7 +153,7 @@ class TestState:
         assert sorted(call for of_thread in drawn for _, call in of_thread) == list(range(4000))
 
     def test_a_new_seed_never_meets_an_old_number(self):
-        """Every seed starts at 0, and none of its calls comes twice, while threads draw and one of them seeds."""
+        """Every seed starts at 0, and none of its calls comes twice, while threads draw and one of them sets seeds."""
         state = RandomState(0)
 
         def work(thread):

@@ -1,6 +1,6 @@
-"""What bad input gets: a typed error naming op and line, nothing lost, the machine alive.
+"""Bad input gets a typed error that names op and line; nothing is lost, and the machine goes on.
 
-Shapes, dtypes, attributes and op names in calls are in tests/behaviours/test_metadata.py.
+Tests of shapes, dtypes, attributes and op names in calls are in tests/behaviours/test_metadata.py.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NESTED: list[Any] = functools.reduce(lambda inner, _: [inner], range(10_000), []
 
 
 def assert_works(session: Any) -> None:
-    """The session computes, and its machine has nothing left over."""
+    """The session computes, and its machine holds nothing else."""
     x = session.asarray(ones(4))
     np.testing.assert_array_equal((x + x).numpy(), ones(4, value=2))
     del x
@@ -56,7 +56,7 @@ def assert_works(session: Any) -> None:
 
 
 def distrust(session: Any) -> Any:
-    """The session's messages are checked wherever its machine is: these tests send some that no client makes."""
+    """Every machine checks the session's messages: these tests send some that no client makes."""
     here = getattr(session._core.transport, "_session", None)
     if here is not None:
         here.trusted = False
@@ -65,7 +65,7 @@ def distrust(session: Any) -> Any:
 
 @pytest.fixture
 def session(make_session):
-    """A session that may send what it likes."""
+    """A session that may send any message."""
     return distrust(make_session())
 
 
@@ -138,7 +138,7 @@ def test_using_a_released_handle_is_an_error_at_that_line(session, use):
     x = session.asarray(ones(4))
     y = x + x
     x.release()
-    x.release()  # twice is none
+    x.release()  # a second release is no error
     with pytest.raises(td.ProtocolError, match="was released") as caught:
         use(x)
     assert "test_bad_input.py" in (caught.value.location or "")
@@ -160,7 +160,7 @@ def test_a_released_pending_handle_is_refused_too(session):
 
 @pytest.fixture
 def closed(session):
-    """A session that was closed, and a tensor of it."""
+    """A closed session, and a tensor of it."""
     x = session.asarray(ones(4))
     x = x + x
     session.close()
@@ -302,7 +302,7 @@ def test_wrong_arguments_are_typed_errors_at_that_line(session, use, error, text
 
 
 class Name(enum.StrEnum):
-    """What is a string and more, as NumPy's strings are, too."""
+    """A subclass of str, as NumPy's strings are."""
 
     WEIGHTS = "weights"
 
@@ -393,7 +393,7 @@ def test_a_damaged_trace_file_names_the_line(session, tmp_path, damage):
 
 
 def ask(session: Any, *messages: list[Any]) -> Any:
-    """Send messages, with R in the place of a request, and give its reply."""
+    """Send messages, with R in the place of a request, and return its reply."""
     request, reply = session._core.transport.request()
     session._core.transport.send([[request if field == "R" else field for field in message] for message in messages])
     return reply
@@ -447,7 +447,7 @@ def test_a_request_that_cannot_be_answered_gets_a_typed_error(session, message):
     assert_works(session)
 
 
-N, N1 = 1 << 40, (1 << 40) + 1  # stand for new ids
+N, N1 = 1 << 40, (1 << 40) + 1  # placeholders for new ids
 DAMAGED: list[Any] = [
     None,
     5,
@@ -545,7 +545,7 @@ DAMAGED: list[Any] = [
 
 
 def at(field: Any, old: int, session: Any) -> Any:
-    """The field with 1 for a tensor that exists, and N for ids that do not yet."""
+    """The field with 1 replaced by an existing tensor's id, and N by unused ids."""
     if type(field) is tuple:
         return tuple(at(n, old, session) for n in field)
     return (
@@ -557,7 +557,7 @@ def at(field: Any, old: int, session: Any) -> Any:
 
 @each_case("message", DAMAGED, ids=lambda m: repr(m)[:50])
 def test_a_damaged_message_breaks_nothing(make_session, message):
-    """It is reported once, as a typed error; what it does not write keeps its value; everybody goes on."""
+    """It is reported once, as a typed error; tensors that it does not write keep their values; all sessions go on."""
     session = distrust(make_session())
     x, y = session.asarray(np.arange(4, dtype=np.float32)), session.asarray(ones(4))
     session.sync()
@@ -640,7 +640,7 @@ def test_a_damaged_signature_is_the_error_of_each_call_that_uses_it(session, sig
 
 
 def test_operands_that_are_not_what_the_signature_says_are_refused(session):
-    """A view laid over a smaller tensor would read memory of others."""
+    """A view over a smaller tensor would read memory of others."""
     x = session.asarray(ones(2))
     session.sync()
     new = session._core.outbox.ids + 1
@@ -682,7 +682,7 @@ def test_results_under_used_ids_are_refused_and_later_ones_are_not(session):
     assert session.stats()["session"]["errors"] == 1
     assert isinstance(ask(session, [FETCH, new, "R", 0, 0]).error, td.ProtocolError)
     np.testing.assert_array_equal(ask(session, [FETCH, new + 5, "R", 0, 0]).result(), ones(4, value=2))
-    session._core.transport.send([[RELEASE, (new + 5, new, 12345)]])  # releasing what is not there is none
+    session._core.transport.send([[RELEASE, (new + 5, new, 12345)]])  # releasing an unknown id is no error
     assert session.stats()["session"]["errors"] == 1
     del x
     assert_works(session)

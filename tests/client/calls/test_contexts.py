@@ -1,4 +1,4 @@
-"""Contexts: what is made inside one goes when it ends, except what was kept."""
+"""Contexts: tensors made inside one are released when it ends, except for kept ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def alive(session):
 
 
 def in_thread(work):
-    """Call it in another thread; what it returns."""
+    """Call it in another thread; its result."""
     found = []
     thread = threading.Thread(target=lambda: found.append(work()))
     thread.start()
@@ -40,11 +40,11 @@ def in_thread(work):
 
 
 class BrokenError(Exception):
-    """What the user's program raises."""
+    """An exception of the user's program."""
 
 
 def fail_inside(session, before=lambda: None):
-    """In a context make a tensor, do something, and raise; checks that the error goes on. The handle."""
+    """In a context, make a tensor, do something, and raise; check that the error propagates. The handle."""
     made = []
 
     def program():
@@ -334,7 +334,7 @@ class TestKeep:
 
 
 def released(session):
-    """A handle that was released."""
+    """A released handle."""
     tensor = session.asarray([1.0])
     tensor.release()
     return tensor
@@ -639,12 +639,12 @@ class TestThreads:
 
 
 def is_held(tensor):
-    """Does a context hold it?"""
+    """Is the tensor held by a context?"""
     return getattr(tensor, "_holder", None) is not None
 
 
 def once(act):
-    """Stands for the entry of a handle that is gone, and does something when it is first looked at."""
+    """An entry of a handle that is gone; it does something when it is first looked at."""
     acts = [act]
     return lambda: acts.pop()() if acts else None
 

@@ -1,4 +1,4 @@
-"""Host calls, on every kind of machine: tensors that functions of the program compute."""
+"""Host calls, on every kind of machine: tensors computed by functions of the program."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def x(session: td.Session) -> td.Tensor:
 
 @pytest.fixture
 def on_machine(session: td.Session, machines: str) -> td.Session:
-    """A session on a machine that goes on while a function runs; the serial one runs it in the place of the call."""
+    """A session on a machine that goes on while a function runs; the serial machine runs it inside the call."""
     if machines == "serial":
         pytest.skip("the serial engine runs the function before the call returns")
     return session
 
 
 def returned(result: Any) -> Any:
-    """A function that returns that."""
+    """A function that returns the value."""
     return lambda *_: result
 
 
@@ -144,7 +144,7 @@ def test_of_a_global_tensor_the_function_gets_the_whole_value(make_session):
     assert session.host_call(lambda a: a.sum(), whole, result=((), "float64")).item() == 6.0
 
 
-# -- what is refused at the call ---------------------------------------------------------------------------------------
+# -- calls that are refused --------------------------------------------------------------------------------------------
 
 
 @each_case(
@@ -202,7 +202,7 @@ def test_what_the_function_raises_is_the_error_of_its_results_alone(session, x):
 
 
 class OwnError(Exception):
-    """An error that no machine knows."""
+    """An error class that no machine knows."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")

@@ -1,4 +1,4 @@
-"""What a capture records besides ops on arguments: random numbers, prints, side effects, handlers; and what runs do."""
+"""Captures record random numbers, prints, side effects and handlers besides ops on arguments; and runs repeat them."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_results_of_pending_shape_can_be_waited_for(session):
 
 
 def test_what_a_signal_handler_does_meanwhile_is_recorded(session):
-    """It runs on the capture's thread, inside of the function: nothing tells it from what the function does."""
+    """It runs on the capture's thread, inside of the function: it cannot be told from the function's own code."""
     noted: list[Any] = []
 
     class Notes:

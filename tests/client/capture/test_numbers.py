@@ -1,4 +1,4 @@
-"""Numbers of a routine: computed anew for each run, or part of what it was captured for."""
+"""Numbers of a routine: computed anew for each run, or constants of the capture."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_an_error_of_the_arithmetic_is_raised_by_the_function_itself(session):
     assert f(x, 0).tolist() == [-30.0]
     with pytest.raises(ZeroDivisionError):
         f(x, -1)
-    assert x.tolist() == [3.0]  # nothing of that call was issued
+    assert x.tolist() == [3.0]  # that call issued nothing
     assert f(x, 0).tolist() == [-40.0]
     assert f.captures == 2
 

@@ -1,4 +1,4 @@
-"""What a captured function cannot do: each raises CaptureError at its line, and says what to do instead."""
+"""Limits of a captured function: each raises CaptureError at its line, and names the alternative."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_symbolic_tensor_has_all_that_needs_no_value(session):
 
 
 def test_operands_keep_their_order_whichever_is_symbolic(sim_session):
-    """The first one decides where the result lives."""
+    """The result lives where the first operand does."""
     s = sim_session
     here, operators = (
         s.asarray([1.0, 2.0]),
@@ -231,7 +231,7 @@ def test_a_symbolic_tensor_of_another_threads_capture_is_refused(session):
 
 
 def test_every_method_of_a_tensor_has_been_judged():
-    """What is new on tensors, and needs a value, has to say so in a capture."""
+    """A new method of tensors that needs a value has to say so in a capture."""
     known = {name for name in vars(Tensor) if not name.startswith("_") or name.startswith("__")}
     needs_no_value = {
         *(

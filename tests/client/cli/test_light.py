@@ -1,4 +1,4 @@
-"""Light commands answer quickly, since they import only what they need; shells complete them."""
+"""Light commands start fast, since they import only the modules they need; shells complete them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEVER = (
     "asyncio",
     "pydantic",
     "tensord.client.session.session",
-)  # what takes long to import
+)  # modules that are slow to import
 HEAVY = (*NEVER, "zmq", "msgpack", "ctypes")
 PROGRAM = """
 import json, sys
@@ -48,7 +48,7 @@ def imported(
 ) -> list[set[str]]:
     """The modules that command lines import, one after the other in one process; each ends with that status.
 
-    What an earlier one has imported counts for that one alone. `first`: statements that come before them.
+    A module counts only for the first command line that imports it. `first`: statements before them.
     """
     command = [sys.executable, "-c", first + PROGRAM, *lines]
     there = os.environ | {"TENSORD_ADDRESS": address}
@@ -61,7 +61,7 @@ def imported(
 
 
 def assert_light(lines: tuple[str, ...], never: tuple[str, ...], **options: Any) -> None:
-    """None of them imports one of those."""
+    """None of the command lines imports one of those modules."""
     found = imported(*lines, **options)
     assert [modules.intersection(never) for modules in found] == [set()] * len(lines)
 
@@ -131,7 +131,7 @@ def test_the_trace_of_a_daemon_is_read_without_numpy(daemon: Daemon, tmp_path: P
 
 
 def groups(group: Commands = application) -> Iterator[Commands]:
-    """The group and those in it."""
+    """The group and its commands."""
     yield group
     for name in group.table:
         command = group.get_command(click.Context(group), name)

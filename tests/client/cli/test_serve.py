@@ -1,4 +1,4 @@
-"""`tensord serve` and `tensord keygen`, but for the daemon itself."""
+"""`tensord serve` and `tensord keygen`, without a running daemon."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ...full_disk import longest_file
 
 @pytest.fixture
 def command(capsys):
-    """command("serve --check-config") -> what it prints."""
+    """command("serve --check-config") -> its output."""
 
     def run(line: str) -> str:
         application(shlex.split(line), standalone_mode=False)

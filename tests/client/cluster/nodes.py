@@ -1,4 +1,4 @@
-"""Nodes for tests. They are told who the members are, as a supervisor does."""
+"""Nodes for tests. Tests give them the table of members, as a supervisor does."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def own_entry(session: td.Session) -> Member:
 
 
 def tell(session: td.Session, members: list[Member]) -> None:
-    """Tell a machine who the members are."""
+    """Give a machine the table of members."""
     session._core.answers.query("join", [member.row() for member in members], TOKEN)
 
 
 def joined(sessions: dict[str, td.Session]) -> dict[str, td.Session]:
-    """The sessions, whose machines know each other now."""
+    """The sessions, once their machines know each other."""
     members = [own_entry(session) for session in sessions.values()]
     for session in sessions.values():
         tell(session, members)
@@ -52,7 +52,7 @@ class Keyed:
         self.keys = home / "client"
         self.running: dict[str, Daemon] = {}
         self.members: dict[str, Member] = {}
-        self.fronts: dict[str, str] = {}  # where others reach the values of a node, if not there
+        self.fronts: dict[str, str] = {}  # where others reach the values of a node, if not at the node itself
         self._undo = ExitStack()
         public, _ = keys.create(self.keys, "me")
         self._allow = home / "allowed"
@@ -79,22 +79,22 @@ class Keyed:
         return daemon
 
     def join(self, *nodes: str, **states: str) -> None:
-        """Tell these nodes, or all that run, who the members are; with other states than "up" for some."""
+        """Give these nodes, or all that run, the table of members; with other states than "up" for some."""
         for node in nodes or self.running:
             with self.running[node].connect() as session:
                 tell(session, [self.entry(member, node, states) for member in self.members.values()])
 
     def entry(self, member: Member, teller: str, states: Mapping[str, str]) -> Member:
-        """A member as a node is told of it."""
+        """A member's entry in the table."""
         values = member.values if member.node == teller else self.fronts.get(member.node, member.values)
         return member._replace(state=states.get(member.node, "up"), values=values)
 
     def connect(self, node: str = "node0", **options: Any) -> td.ClusterSession:
-        """A session on all nodes, asked for at one of them."""
+        """A session on all nodes, opened through one of them."""
         return td.connect_cluster(self.running[node].address, keys=self.keys, **options)
 
     def kill(self, node: str) -> None:
-        """End the daemon of a node without a word."""
+        """Kill the daemon of a node."""
         self.running.pop(node).kill()
 
     def __enter__(self) -> Self:

@@ -39,7 +39,7 @@ class Linked:
         self.session = session
 
     def arrives(self) -> bool:
-        """Does a value arrive on each node? The first may begin before a break was noticed."""
+        """Does a value arrive on each node? The first try may begin before a break is noticed."""
         for _ in range(TRIES):
             there = self.session.asarray(np.arange(5.0), device=NODES[0]).to_device(NODES[3])
             back = there.to_device(NODES[1])
@@ -81,7 +81,7 @@ def wanted_of(seed: int) -> Any:
 
 
 def check(seed: int, *, cuts: bool, tls: bool = False) -> int:
-    """One program; how often its connections were cut."""
+    """One program; the number of cuts of its connections."""
     wanted = wanted_of(seed)
     with linked(tls=tls) as pair:
         assert pair.arrives()

@@ -1,4 +1,4 @@
-"""Whatever a session does, on a node that is reached over tcp, as on one machine."""
+"""Each function of a session works on a node that is reached over tcp as on one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives on tensors of several nodes: values, errors that reach all, and nodes that are lost meanwhile."""
+"""Collectives on tensors of several nodes: values, errors that reach all nodes, and nodes that are lost meanwhile."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def values(shape: tuple[int, ...]) -> list[Any]:
 
 
 def on_one_machine(kind: str, shape: tuple[int, ...]) -> list[bytes]:
-    """The bytes of the results where all devices are those of one machine."""
+    """The bytes of the results with all devices on one machine."""
     names = [f"sim:{number}" for number in range(len(NAMES))]
     with td.connect("local", devices=["cpu:0", *names]) as session:
         tensors = [session.asarray(value, device=name) for value, name in zip(values(shape), names, strict=True)]

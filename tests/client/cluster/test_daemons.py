@@ -1,4 +1,4 @@
-"""Cluster sessions on daemons, over tcp with keys: how they are opened, and what a lost node does to them."""
+"""Cluster sessions on daemons, over tcp with keys: opening them, and the effects of a lost node."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_what_was_to_come_from_a_lost_node_fails_with_its_name(mortal):
 
 
 class Nodes:
-    """A cluster of three members, of which node1 is asked about. `told`: what each one says of it."""
+    """A cluster of three members, in which node1's state is in question. `told`: each member's report of it."""
 
     class wanted:  # noqa: N801 - as the attribute
         keys = None
@@ -257,7 +257,7 @@ def test_what_was_to_come_from_a_node_that_only_the_client_has_lost_fails_and_th
             y, here = on(session, "node1"), on(session, "node0")
             session.sync()
             proxy.stall(on=True)
-            x = y.to_device("node0/sim:0")  # its half on node1 does not get there
+            x = y.to_device("node0/sim:0")  # its half does not reach node1
             there = here.to_device("node1/sim:0")
             (z, _) = all_reduce([here, y])
             proxy.close()  # and the daemon lives

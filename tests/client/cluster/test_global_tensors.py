@@ -1,4 +1,4 @@
-"""Global tensors whose parts are on several nodes: bits of one machine, moves, errors, and nodes that are lost."""
+"""Global tensors with parts on several nodes: bits of one machine, moves, errors, and lost nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors that go from node to node."""
+"""Moves of tensors from node to node."""
 
 from __future__ import annotations
 

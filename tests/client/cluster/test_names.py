@@ -1,4 +1,4 @@
-"""Names are their node's: `node1/w` for everybody, and `w` where only one node has it."""
+"""Names belong to a node: `node1/w` from every node, and `w` where only one node has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives by NCCL on GPUs of several nodes, over the fake: machines of one process, which share a fake's GPUs."""
+"""Collectives by NCCL on GPUs of several nodes, over the fake: machines of one process that share a fake's GPUs."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Nodes:
         return self.spread(names, [np.ones(4)] * len(names), session)
 
     def ways(self, node: str) -> list[str]:
-        """How each collective was carried out on a node."""
+        """The ways in which the collectives were carried out on a node."""
         records = self.sessions[node].trace().records
         return [one.op.split(" of ")[0].split()[-1] for one in records if one.opcode == "CompleteCollective"]
 
     def stuck(self, names: list[str], node: str, **options: Any) -> list[td.Tensor]:
-        """A collective that all nodes have launched, and whose kernel on a node's GPU something is in the way of."""
+        """A collective that all nodes have launched, and whose kernel on a node's GPU cannot start yet."""
         tensors = self.ones(names)
         for each in all_reduce(tensors):
             each.wait(timeout=WAIT)  # makes the communicator and its streams
@@ -70,7 +70,7 @@ class Nodes:
         results = all_reduce(tensors, **options)
         self.session.flush()
         for name, queue in queues.items():
-            awaited = before[name] + 2 + (name == own)  # the launch, its event; what is in the way
+            awaited = before[name] + 2 + (name == own)  # the launch, its event; the hold
             until(self.sessions[name[:5]], lambda queue=queue, awaited=awaited: queue.launched >= awaited)
         return results
 
@@ -103,7 +103,7 @@ def values_of(shape: tuple[int, ...]) -> list[Any]:
 class TestValues:
     @each_case("shape", [(8, 3), (7, 2), (3,), (1, 5)])
     def test_are_numpys(self, nodes: Nodes, shape: tuple[int, ...]) -> None:
-        """On shapes whose parts are even, uneven, and empty."""
+        """For shapes whose parts are even, uneven, and empty."""
         values = values_of(shape)
         tensors = nodes.spread(ALL, values)
         for each in all_reduce(tensors):
@@ -137,7 +137,7 @@ class TestValues:
         assert nodes.ways("node0") == nodes.ways("node1") == ["direct"]
 
     def test_operands_that_come_late_on_a_node_hold_up_no_other_collective(self, nodes: Nodes) -> None:
-        """What comes later in the program on one node is needed for what comes first on the other."""
+        """One node needs a later collective of the program for one that comes first on the other node."""
         one, other = nodes.ones([ALL[0], ALL[2]]), nodes.ones([ALL[0], ALL[2]])
         first = all_reduce(one)
         second = all_reduce([other[0], first[1] + other[1]])
@@ -170,7 +170,7 @@ class TestOrder:
     def test_of_communicators_is_bounded_alike_on_all_nodes(
         self, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """One that a node alone has ended is made anew on all."""
+        """A communicator that one node alone has ended is made anew on all."""
         monkeypatch.setattr(nccl_library, "MOST_COMMUNICATORS", 2)
         x, y = nodes.ones([ALL[0], ALL[2]]), nodes.ones([ALL[0], ALL[3]])
         for _ in range(3):
@@ -222,7 +222,7 @@ class TestErrors:
         assert all(each.tolist() == [2.0] * 4 for each in all_reduce(nodes.ones(left)))
 
     def test_a_node_that_is_lost_before_it_is_ready_ends_the_wait(self, nodes: Nodes) -> None:
-        nodes.links["node2"].cut_off("node0")  # it takes part, and nobody hears of that
+        nodes.links["node2"].cut_off("node0")  # it takes part, and its reports reach no node
         results = all_reduce(nodes.ones([ALL[0], ALL[2], ALL[3]]))
         nodes.session.flush()
         exchange = nodes.links["node0"].exchanges["node2"]
@@ -268,7 +268,7 @@ class TestErrors:
         assert len(nodes.nccl._cliques) == 2
 
     def test_a_launch_that_hangs_without_a_timeout_is_reported_where_it_hangs(self, nodes: Nodes) -> None:
-        """One that waits for operands of another node is not."""
+        """A collective that waits for operands of another node does not count as hanging."""
         nodes.links["node2"].cut_off("node0")
         all_reduce(nodes.ones([ALL[1], ALL[3]]))
         results = nodes.stuck([ALL[0], ALL[2]], "node1")
@@ -316,7 +316,7 @@ class TestMaking:
     def test_that_waits_for_a_rank_for_ever_is_given_up_and_the_next_collective_works(
         self, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """node1 never comes: it makes the communicator of another id."""
+        """node1 never joins: it makes the communicator of another id."""
         spoil(nodes, monkeypatch, "node1")
         results = all_reduce(nodes.ones([ALL[0], ALL[2]]))
         nodes.session.flush()
@@ -341,7 +341,7 @@ class TestMaking:
 
 
 def lose(nodes: Nodes, node: str) -> None:
-    """Take a node for lost, on all others, and all others there."""
+    """Mark a node as lost on all others, and all others as lost there."""
     for other, links in nodes.links.items():
         if other != node:
             links.lose(node, "the cable is cut")
@@ -349,7 +349,7 @@ def lose(nodes: Nodes, node: str) -> None:
 
 
 def spoil(nodes: Nodes, monkeypatch: pytest.MonkeyPatch, node: str) -> None:
-    """Have a node make communicators with an id that nobody else has."""
+    """Let a node make communicators with an id that no other node has."""
     library = nodes.library(node)
     make: Callable[..., Any] = library._new_communicator
     monkeypatch.setattr(library, "_new_communicator", lambda job, id_: make(job, id_[::-1]))

@@ -16,14 +16,14 @@ STEPS = 60
 
 
 def run(session, devices, seed):
-    """A program of that seed on these devices, which stand for those of two nodes; the values in the end."""
+    """A program of that seed on these devices, which stand for those of two nodes; the final values."""
     choose = random.Random(seed)
     session.random.seed(seed)
     step = session.routine(lambda a: session.xp.tanh(a @ a) + a)
     tensors = [session.random.normal((4, 4), device=device) for device in devices]
 
     def near(x):
-        """Another tensor, where the first one is."""
+        """Another tensor, on the device of the first."""
         return choose.choice(tensors).to_device(x.device)
 
     for n in range(STEPS):

@@ -1,4 +1,4 @@
-"""What works on any node's device as on one machine, and what is refused at the call."""
+"""Functions that work on any node's device as on one machine, and calls that are refused."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_a_forked_child_has_none_of_the_sessions(cluster):
 
 
 def is_refused(use):
-    """Is it refused since the session is another process's?"""
+    """Is it refused because the session belongs to another process?"""
     try:
         use()
     except td.ConnectionLost as error:

@@ -1,4 +1,4 @@
-"""The trace of a cluster session, and of the command line's --cluster."""
+"""The trace of a cluster session, and that of the command line's --cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def worked(cluster):
-    """A session that has done something on both nodes."""
+    """A session that has done some work on both nodes."""
     with cluster.span("step"):
         for device in ("node0/cpu:0", "node1/sim:0"):
             x = cluster.asarray([1.0, 2.0], device=device)

@@ -1,4 +1,4 @@
-"""`tensord.collectives`: values on each kind of device, what is refused at the call, errors, order, memory."""
+"""`tensord.collectives`: values on each kind of device, refused calls, errors, order, memory."""
 
 from __future__ import annotations
 
@@ -453,7 +453,7 @@ class TestTrace:
         assert "step 6 of 6" in told
 
     def test_a_step_begins_when_its_chunk_is_there(self, make_session: Make) -> None:
-        """Not when all ranks have done the step before: a rank that is held does not keep the others from theirs."""
+        """A step does not wait until all ranks have done the step before: a held rank does not hold up the others."""
         session = machine(make_session, inline=False)
         tensors = spread(session, values_of(LARGE))
         session.sync()
@@ -466,7 +466,7 @@ class TestTrace:
 
 
 def wait_for_steps(session: Session, wanted: dict[str, int]) -> dict[str, int]:
-    """Drive the machine until so many steps of each device are done; those that are."""
+    """Drive the machine until so many steps of each device are done; the steps that are done."""
     found: dict[str, int] = {}
     for _ in range(100_000):
         done = [record.device for record in steps_of(session) if record.status == "DONE"]

@@ -1,4 +1,4 @@
-"""Collectives over NCCL, on the fake of CUDA's runtime and of NCCL: values, order, failures, what is not NCCL's."""
+"""Collectives over NCCL, on the fake of CUDA's runtime and of NCCL: values, order, failures, other ways."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def values_of(ranks: int, shape: tuple[int, ...], dtype: str = "float32") -> lis
 
 
 def ways_of(session: td.Session) -> list[str]:
-    """How each collective was carried out: "nccl", "ring" or "direct"."""
+    """The ways in which collectives were carried out: "nccl", "ring" or "direct"."""
     records = session.trace().records
     return [record.op.split(" of ")[0].split()[-1] for record in records if record.opcode == "CompleteCollective"]
 
@@ -57,7 +57,7 @@ def inner(gpu: Gpu) -> Any:
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_all_collectives_give_numpys_values(gpu: Gpu, ranks: int) -> None:
-    """On shapes whose parts are even, uneven, and empty."""
+    """For shapes whose parts are even, uneven, and empty."""
     assert gpu.nccl
     with machine(ranks) as session:
         for shape in ((8, 3), (7, 2), (3,), (1, 5)):
@@ -157,7 +157,7 @@ def test_communicators_are_kept_and_bounded(gpu: Gpu) -> None:
 
 
 def stuck(gpu: Gpu, session: td.Session, tensors: list[td.Tensor], **options: Any) -> list[td.Tensor]:
-    """A collective whose launch waits for one GPU, on which something else is in the way."""
+    """A collective whose launch waits for one GPU, which is busy."""
     all_reduce(tensors)[0].wait()  # makes the communicator and its streams
     queue = joint_queue(session)
     before = queue.launched

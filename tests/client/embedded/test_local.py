@@ -1,4 +1,4 @@
-"""Machines in this process: which engine they have, and what is refused."""
+"""Machines in this process: their engines, and refused options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ NAME = "local:engines"
 
 @pytest.fixture
 def connect(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[Callable[..., Session]]:
-    """td.connect; no daemon runs, and the environment says nothing. What it opens is closed."""
+    """td.connect, without a daemon and without settings in the environment. Sessions that it opens are closed at the
+    end.
+    """
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.delenv("TENSORD_ENGINE", raising=False)
     monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
@@ -149,7 +151,9 @@ class Thrown(BaseException):
 
 
 def test_what_is_thrown_while_a_dropped_session_gets_a_thread_comes_once_the_thread_runs(connect, monkeypatch):
-    """Before, it could hit the new thread, which would not close the session: it has its starter's number at first."""
+    """Before, the exception could hit the new thread, which has its starter's number at first, and would not close the
+    session.
+    """
     closed = Event()
 
     def start(function: Callable[..., Any], arguments: tuple[Any, ...]) -> int:

@@ -1,4 +1,4 @@
-"""Files of the daemon's host, loaded by clients that cannot open them: below the directories that it names."""
+"""Files of the daemon's host that clients load over tcp: only those below the directories that the daemon names."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ..routines.compared import over
 
 ARGUMENTS: Final = ("x", "z", "i", "b", "one", "v")  # of the names in the texts: tensors
 DEVICES: Final = ("cpu:0", "sim:0", "sim:1", "sim:2", "sim:3")
-# What a global tensor refuses, or says otherwise: it is on no one device.
+# Functions that a global tensor refuses, or answers otherwise: it is on no one device.
 OTHERWISE: Final = frozenset(
     ("__dlpack__", "cupy", "random.seed", "xp.from_dlpack", "to_device", "to_global", "prefetch")
 )
@@ -73,15 +73,16 @@ def arguments(shape: tuple[int, ...], seed: int) -> dict[str, Any]:
 
 
 def sized(entry: Entry, shape: tuple[int, ...]) -> str:
-    """The text of a call, with the number of elements where that of a matrix of nine stands. What is searched has to be
-    sorted."""
+    """The text of a call, with the number of elements in place of nine, a matrix's. Arrays to search in have to be
+    sorted.
+    """
     if entry.name == "xp.searchsorted":
         return "xp.searchsorted(xp.sort(x), x)"
     return re.sub(r"\b9\b", str(prod(shape)), entry.text) if "reshape" in entry.name else entry.text
 
 
 def fitting(layout: Any, array: Any) -> Any:
-    """The layout, as far as an array can have it: no split of axes that are not there, no sum of bools."""
+    """The layout, as far as an array can have it: no split of missing axes, no sum of bools."""
     return tuple(
         BROADCAST
         if (isinstance(atom, Split) and atom.axis >= array.ndim) or (isinstance(atom, Partial) and array.dtype == bool)
@@ -91,7 +92,7 @@ def fitting(layout: Any, array: Any) -> Any:
 
 
 def other_names(session: Session) -> dict[str, Any]:
-    """The names of the texts that are no tensors."""
+    """The names in the texts that are not tensors."""
     return {name: value for name, value in names_for(session).items() if name not in ARGUMENTS}
 
 
@@ -110,7 +111,7 @@ def outcome(session: Session, names: dict[str, Any], text: str, tensors: Mapping
 
 
 def values(result: Any) -> Any:
-    """The result with arrays for tensors, and without what is no value."""
+    """The result with arrays for tensors, and without objects that are no values."""
     if isinstance(result, Tensor):
         return result.numpy()
     return over(result, values)

@@ -1,4 +1,4 @@
-"""Boxing: from any layout and placement to any other, the value is the same; and what moves is what has to."""
+"""Boxing: the value is the same from any layout and placement to any other; and only the necessary parts move."""
 
 from __future__ import annotations
 

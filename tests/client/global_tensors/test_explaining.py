@@ -1,4 +1,4 @@
-"""`session.explain` says what moves, how much, and why; and nothing runs."""
+"""`session.explain` reports which parts move, how many bytes, and why; nothing runs."""
 
 from __future__ import annotations
 

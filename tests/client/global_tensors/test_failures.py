@@ -1,4 +1,4 @@
-"""Errors in parts: raised where the value is needed, with the device; what needs no such part goes on."""
+"""Errors in parts: raised where the value is needed, with the device; ops that need no such part go on."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_value_leaves_a_lost_device(make_session):
 
 
 def lose(session, name):
-    """Lose the device, on whose `exp` that fault is."""
+    """Lose the device whose `exp` has that fault."""
     with pytest.raises(td.KernelError, match=f"{name} is lost"):
         session.xp.exp(session.asarray(ROWS, name)).wait()
 

@@ -1,4 +1,4 @@
-"""Forms are interned: equal ones are the same object, whichever thread made them."""
+"""Forms are interned: equal ones are the same object in every thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that were made before: one message with the calls of all parts."""
+"""Repeated calls: one message with the calls of all parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indices along split axes: the values are NumPy's, and only what is selected, or written, moves."""
+"""Indices along split axes: the values are NumPy's, and only the selected or written elements move."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_indexing_is_numpys(session, form, shape, data):
     ("index", "layout", "nbytes"),
     [
         (0, td.broadcast, 3 * 8),
-        (slice(0, 2), td.split(0), 8),  # the second row, of the first device, to the second one
+        (slice(0, 2), td.split(0), 8),  # the second row, on the first device, goes to the second one
         (slice(2, 4), td.split(0), 8),
         (slice(1, 3), td.split(0), 0),
         (slice(0, 0), td.split(0), 0),

@@ -1,4 +1,4 @@
-"""Reductions along split axes whose parts are reduced where they lie: the values, and that little moves."""
+"""Reductions along split axes reduce each part where it lies: the values, and the few bytes that move."""
 
 from __future__ import annotations
 

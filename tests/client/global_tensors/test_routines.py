@@ -1,4 +1,4 @@
-"""Routines of global tensors: arguments, results, what is captured, control flow; and in other sessions."""
+"""Routines of global tensors: arguments, results, captured tensors, control flow; and in other sessions."""
 
 from __future__ import annotations
 

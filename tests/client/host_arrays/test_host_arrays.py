@@ -1,4 +1,4 @@
-"""Host arrays and pools: uploads that copy nothing, and when an array can be written again."""
+"""Host arrays and pools: uploads that copy nothing, and the time from which an array can be written again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tensord.interpreter.wire.frames import MAPPED_ARRAY
 from ...each_case import each_case
 from ...puppet import eventually
 
-SHAPE = (64, 512)  # twice what the smallest array has that is handed over
+SHAPE = (64, 512)  # twice the bytes of the smallest array that is handed over
 
 
 def filled(session: Session, value: float = 3, dtype: Any = np.float32) -> Any:
@@ -27,7 +27,7 @@ def filled(session: Session, value: float = 3, dtype: Any = np.float32) -> Any:
 
 
 def is_back(session: Session, array: Any) -> bool:
-    """Can the array be written, after all that was issued?"""
+    """Can the array be written, after all issued calls?"""
 
     def looked_at() -> bool:
         session.sync()
@@ -230,7 +230,7 @@ class TestAPool:
         assert pool.get() is array
 
     def test_gives_what_is_handed_over_only_when_it_is_back(self, sim_session):
-        """A loop that never waits for an array by itself. Each gives what it was filled with."""
+        """A loop that never waits for an array by itself. Each result has the values that its array was filled with."""
         s = sim_session
         with s.pool(SHAPE, np.float32, 1) as pool:
             found = []

@@ -1,4 +1,4 @@
-"""Blocks whose results come near the host change no value, wherever the machine is."""
+"""Blocks whose results are moved near the host change no value, on any machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linked routines that are called while a routine is captured: their steps are a part of it."""
+"""Linked routines that are called while a routine is captured: their steps become a part of it."""
 
 from __future__ import annotations
 

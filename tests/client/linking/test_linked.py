@@ -170,7 +170,7 @@ def test_what_a_cancelled_session_runs_is_cancelled_at_the_callers_line(session:
 @anywhere
 @each_case("sent", [False, True])
 def test_what_a_routine_captures_lives_until_its_last_run(session: Session, sent: bool) -> None:
-    """The handles go together, and a run that was issued before does not name the captured tensor."""
+    """The handles are dropped together, and a run that was issued before does not name the captured tensor."""
     x, y = session.asarray([1.0]), session.asarray([1.0])
     f = linked(session, session.asarray([100.0]))
     if sent:

@@ -1,4 +1,4 @@
-"""Linked programs with control flow, on every kind of machine: side effects in blocks, waits, ends in the middle."""
+"""Linked programs with control flow, on every kind of machine: side effects in blocks, waits, early ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`session.link`: programs that were not captured here; and what a routine's report says."""
+"""`session.link`: programs that were not captured here; and the report of a routine."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class TestReport:
         f, values = session.routine(softmax), np.random.default_rng(0).normal(size=(600, 600))
         values[3, 5], values[7, 9] = np.nan, np.inf
         x = session.asarray(values, device="cpu:0")
-        for operand in (x, x, x, x.T):  # the last one is not as it was compiled for
+        for operand in (x, x, x, x.T):  # the last operand differs from the one it was compiled for
             assert f(operand).numpy().tobytes() == softmax(operand).numpy().tobytes()
         assert f.captures == 1
         assert [piece["fusions"] for piece in f.report()["pieces"]] == [[[0, 1, 2, 3, 4]]]

@@ -27,7 +27,7 @@ def shell_of(format_code_name: Callable[[str], Any]) -> Callable[[], Any]:
 
 @pytest.fixture
 def ipython(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
-    """ipython(get_ipython): such a module is imported."""
+    """ipython(get_ipython): a module of that name is imported."""
 
     def imported(get_ipython: Any) -> None:
         monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=get_ipython))

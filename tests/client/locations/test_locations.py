@@ -1,4 +1,4 @@
-"""Locations are the user's line, at every public entry, from wherever it is called; and they never fail."""
+"""Locations are the user's line at every public entry, however it is called; and locating never fails."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print(json.dumps(watch.found))
 
 @pytest.fixture
 def watched(make_session):
-    """A watch over a session, its entries, and what the texts of entries mean."""
+    """A watch over a session, its entries, and the names in the texts of entries."""
     session = make_session()
     names = names_for(session)
     session.flush()
@@ -100,7 +100,7 @@ def test_at_the_top_level_of_a_script(make_session, tmp_path):
 
 
 def test_without_a_python_frame_below(watched, monkeypatch):
-    """As from atexit, weakref.finalize or a thread whose function is written in C."""
+    """As for calls from atexit, weakref.finalize or a thread whose function is written in C."""
     watch, listed, names = watched
     raised, done = [], threading.Event()
 
@@ -196,7 +196,7 @@ class TestCallers:
         assert known.line_of_site(number + 2) == ""
 
     def test_deep_recursion_in_a_library_costs_no_more_than_a_look_at_its_nearest_frames(self, session):
-        """However deep it is: one location, sent once, and found again by as many lookups as it has lines."""
+        """However deep the recursion: one location, sent once, and found again by as many lookups as it has lines."""
         names = {"x": session.asarray([1.0])}
         nested(names, 40, LIBRARY)
         for depth in (20, 30, 40):
@@ -267,7 +267,7 @@ class TestCallers:
 
 
 class TestHandlers:
-    """What a handler issues is the line of the op that it handles, wherever the handler is."""
+    """Ops that a handler issues have the line of the op that it handles, wherever the handler is."""
 
     HANDLERS = """
 def forward(inner):
@@ -388,7 +388,7 @@ class TestFiles:
 def test_lines_of_calls_and_of_programs_take_no_numbers_of_each_other(
     session: td.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Numbers are used again. What a routine was linked with long ago has its own lines still, and so has a call."""
+    """Numbers are reused. A routine that was linked long ago still has its own lines, and so has a call."""
     monkeypatch.setattr(locations, "MAX_SITES", 4)
     monkeypatch.setattr(locations, "SITE_NUMBERS", 16)
     bad, made = session.asarray([[-1.0]]), Meta.of((1, 1), "float64")
@@ -409,7 +409,7 @@ def test_lines_of_calls_and_of_programs_take_no_numbers_of_each_other(
 
 
 class Lines:
-    """What has lines, as a linked program."""
+    """A user of lines, such as a linked program."""
 
     def __init__(self) -> None:
         self.lines: set[int] = set()
@@ -452,7 +452,7 @@ def test_lines_of_routines_that_live_stay_theirs_where_all_numbers_are_given_awa
         "old.py:2",
         *(f"short.py:{n}" for n in range(3)),
     ]
-    assert "test_locations.py" in line_of_failure(session, late)  # where it is asked for: nothing else is known
+    assert "test_locations.py" in line_of_failure(session, late)  # where the value is asked for: no other line is known
     del short
     gc.collect()  # errors keep frames
     new = [failing_at(session, f"new.py:{n}") for n in range(5)]

@@ -1,4 +1,4 @@
-"""Spans: what is issued inside one has its name in the trace, at no cost for the instruction."""
+"""Spans: ops issued inside one have its name in the trace, at no cost for the instruction."""
 
 from __future__ import annotations
 

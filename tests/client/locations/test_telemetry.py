@@ -36,7 +36,7 @@ class Exported:
         return found
 
     def parents(self) -> dict[str, str]:
-        """Name -> that of the span around."""
+        """Name of a span -> name of the span around it."""
         names = {span.context.span_id: name for name, span in self.spans().items()}
         return {name: names[span.parent.span_id] if span.parent else "" for name, span in self.spans().items()}
 

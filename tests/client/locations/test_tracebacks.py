@@ -129,7 +129,7 @@ def test_the_last_entry_is_the_users_line(names, text):
 
 
 def test_at_every_public_entry(make_session):
-    """Of a closed session, so that each one fails that can."""
+    """Entries of a closed session, so that each one that can fail does."""
     session = make_session()
     names, listed = names_for(session), entries(session)
     errors: dict[str, list[tuple[str, int | None]]] = {}
@@ -278,7 +278,7 @@ def callables_of(session):
 
 
 def refusal(function, *args, **kwargs):
-    """What it says about these arguments."""
+    """The text of its TypeError for these arguments."""
     with pytest.raises(TypeError) as caught:
         function(*args, **kwargs)
     return message_of(caught.value)
@@ -302,7 +302,7 @@ def test_every_public_function_counts_wrong_arguments_as_the_caller_does(session
             continue
         said = refusal(function, *placed, 1)
         least, most = len(needed), len(placed)
-        if label.startswith("td."):  # Python's own words, which count as the caller does
+        if label.startswith("td."):  # Python's own message, which counts as the caller does
             wanted = f"{most}" if least == most else f"from {least} to {most}"
             assert re.fullmatch(
                 rf"{name}\(\) takes {wanted} positional arguments? but {most + 1} (was|were) given", said

@@ -1,4 +1,4 @@
-"""`with session.atomic()`: one group, sent at the end; and what cannot be done inside."""
+"""`with session.atomic()`: one group, sent at the end; and calls that are refused inside."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_handles_dropped_inside_are_released(session: Session, sent: list[Any]) 
 def test_signatures_that_take_old_numbers_leave_the_group_whole(
     session: Session, sent: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Calls of the group mean what their numbers meant when they were issued, also for the releases in it."""
+    """Signature numbers in a group keep the meaning they had at the call, also for the releases in it."""
     monkeypatch.setattr(signatures, "MAX_SIGNATURES", 3)
     x = session.asarray(np.ones((2, 2)))
     session.call("add", [x, 1.0])
@@ -242,7 +242,7 @@ def test_closing_inside_ends_the_block(session: Session) -> None:
 
 
 def test_a_group_that_cannot_be_sent_now_is_sent_later(session: Session) -> None:
-    """A handler on the thread that drives the machine may issue, and the machine takes nothing there: it waits."""
+    """A handler on the driving thread may issue, and the machine admits nothing there: it waits."""
     x, caught = session.asarray([1.0]), []
 
     def handler() -> None:
@@ -254,7 +254,7 @@ def test_a_group_that_cannot_be_sent_now_is_sent_later(session: Session) -> None
         except td.ProtocolError as error:
             caught.append(str(error))
 
-    session._core.effects.issue_tolerant(handler, (), None)  # which, other than `effect`, does not refuse at once
+    session._core.effects.issue_tolerant(handler, (), None)  # unlike `effect`, it does not refuse at once
     session.check_chain()
     assert "neither send nor wait" in caught[0]
     assert x.tolist() == [4.0]

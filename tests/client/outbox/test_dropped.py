@@ -1,4 +1,4 @@
-"""Handles that were dropped, and who else may take them from the queue."""
+"""Dropped handles whose releases a signal handler may have sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which results get a hint, and in which batch."""
+"""The results that get a hint for the host, and the batch with the hint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(*outputs: int) -> list[Any]:
 
 
 def hinted(found: list[list[Any]]) -> list[int]:
-    """The ids, in messages that are as they should be."""
+    """The ids in well-formed hint messages."""
     ids = [message[1] for message in found]
     assert found == [encode_message(Hint(id_, "prefetch", "host", LINE)) for id_ in ids]
     return ids

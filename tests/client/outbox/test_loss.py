@@ -1,4 +1,4 @@
-"""Once a session knows that its machine is gone, every call that needs the machine says so."""
+"""Once a session knows that its machine is gone, every call that needs the machine raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session sends could go through a socket: msgpack's types only, apart from payloads and callbacks."""
+"""Messages of a session could go through a socket: msgpack's types only, apart from payloads and callbacks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def everything(session: Session) -> None:
         file.flush()
         session.load(file.name)["array"].wait()
         session.save(file.name, {"y": y}).wait()
-        Path(file.name).touch()  # what is closed is removed
+        Path(file.name).touch()  # closing removes the file, so it has to exist
     with TemporaryDirectory() as folder:
         session.publish("x", x)
         session.checkpoint(folder + "/here", "x").wait()
@@ -72,7 +72,7 @@ NOTHING: Any = None  # where a payload was
 
 
 def noting(sent: list[Any], send: Callable[[Any], None]) -> Callable[[Any], None]:
-    """`send`, of which all messages are kept."""
+    """`send`, which also keeps all messages."""
 
     def both(messages: Any) -> None:
         sent.extend(messages)
@@ -132,7 +132,7 @@ def test_a_handle_dropped_before_its_last_use_left_rides_on_it(session: Session)
     send: Callable[[Any], None] = transport.send
     x = session.asarray(np.ones(4))
     transport.send = noting(sent, send)
-    with session._core.outbox.lock:  # nothing leaves because time has passed
+    with session._core.outbox.lock:  # nothing leaves because of the time
         session._core.outbox._first = session._core.outbox.limit = 256  # the background may set the limit back
         y = x + 1
         z = y * 2

@@ -1,4 +1,4 @@
-"""Releases in a batch: on the last use, behind it, or in front of everything."""
+"""Releases in a batch: on the last use, behind it, or in front of all other messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What repeats in a stream of calls, as numbers: found when the second round is over, whole, and nothing else."""
+"""Repetition in a stream of calls, as numbers: a period is found when its second round is over, whole, and no other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...each_case import each_case
 
 
 def found_in(stream: Sequence[int], pieces: int = 1) -> list[list[list[int]]]:
-    """The stretches of rounds that repeat, the stream added in pieces of that size. Calls are their own numbers."""
+    """The repeated stretches of the stream, which is added in pieces of that size. Calls are their own numbers."""
     history, found = History(), []
     for start in range(0, len(stream), pieces):
         for rounds in added(history, stream[start : start + pieces]):
@@ -29,7 +29,7 @@ def found_in(stream: Sequence[int], pieces: int = 1) -> list[list[list[int]]]:
 
 
 def added(history: History, tokens: Sequence[int]) -> list[Rounds]:
-    """What is found when these calls are added, with their tokens for operands and results."""
+    """The periods found when these calls are added, with their tokens for operands and results."""
     operands = [[token] for token in tokens]
     return history.add(tokens, operands, operands)
 

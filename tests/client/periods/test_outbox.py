@@ -1,4 +1,4 @@
-"""Sessions that find periods: what leaves as runs, and that nobody can tell but by the counts."""
+"""Sessions that find periods: calls leave as runs, which differ from calls in the counts alone."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_numbers_may_change_from_round_to_round(auto: Session) -> None:
 
 @anywhere
 def test_large_ops_are_sent_as_runs_too(auto: Session) -> None:
-    """They would leave at once, each of them."""
+    """Each of them would leave at once."""
     x, w, y, v = ones(auto, 600, 600), ones(auto, 600, 600), np.ones(SIZE), np.ones(SIZE)
     for number in range(24):
         x = step(x, w, 0.5)
@@ -182,7 +182,7 @@ def test_the_serial_engine_executes_each_call_as_ever(make_session: Callable[...
     assert counts(session)["runs"] == 0
 
 
-# -- what sends the calls that are held back -------------------------------------------------------------------------
+# -- messages that send the held calls -------------------------------------------------------------------------------
 
 
 def begun(session: Session) -> tuple[Tensor, Tensor, Tensor]:
@@ -266,7 +266,7 @@ def test_what_a_held_call_needs_may_be_released(auto: Session) -> None:
 def test_a_handler_that_interrupts_the_sending_may_issue_and_not_ask(
     auto: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a signal handler would, in the middle of the replacement of calls by runs."""
+    """Interrupt in the middle of the replacement of calls by runs, as a signal handler would."""
     learn(auto)
     x, w = ones(auto), ones(auto)
     issued: list[Tensor] = []
@@ -323,7 +323,7 @@ def test_a_context_that_ends_releases_what_is_held(auto: Session) -> None:
 
 @each_case("cut", range(OPS))
 def test_a_period_may_be_left_at_any_call(auto: Session, cut: int) -> None:
-    """Other calls come in its middle, or a question does."""
+    """Other calls, or a question, come in the middle of the period."""
     learn(auto)
     for leave in (lambda t: t.numpy(), lambda t: t + 3.0, lambda _: auto.flush()):
         x, w = ones(auto), ones(auto)
@@ -423,7 +423,7 @@ def test_metadata_errors_are_raised_by_the_call(auto: Session) -> None:
 
 
 def test_a_tensor_that_is_another_one_in_the_period_is_not_mistaken(auto: Session) -> None:
-    """The same calls on one tensor in place of two: what is written is also read."""
+    """The same calls on one tensor instead of two: the tensor that is written is also read."""
     learn(auto)
     x = ones(auto)
     step(x, x, 0.5)
@@ -502,7 +502,7 @@ def test_calls_in_two_spans_are_no_run(auto: Session) -> None:
 
 
 def test_what_is_released_was_defined(auto: Session) -> None:
-    """The inner values of a run are the machine's own."""
+    """The inner values of a run belong to the machine."""
     learn(auto)
     transport, sent = auto._core.transport, []
     send: Callable[[Any], None] = transport.send
@@ -605,7 +605,7 @@ def test_a_signature_whose_number_is_used_again_is_another_one(
 
 
 def test_a_program_that_the_machine_refuses_is_not_run(auto: Session) -> None:
-    """With no steps left in its quota, the session computes what it always did."""
+    """With no steps left in its quota, the session computes the same values op by op."""
     session = auto._core.transport._session
     session.limits = replace(session.limits, steps=0)
     assert rounds(auto, 60)[0].numpy().tobytes() == reference(60)[0].tobytes()

@@ -1,4 +1,4 @@
-"""What the doctor says of a cluster, from rows as supervisors tell them."""
+"""The doctor's findings on a cluster, from rows that supervisors report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Ray cluster is meant where none is named."""
+"""The choice of a Ray cluster when the command names none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensord.interpreter.errors import NoDaemon
 
 
 class Machine:
-    """What Ray leaves on a machine: the note of the last address, and the processes of its clusters."""
+    """Traces of Ray on a machine: the note of the last address, and the processes of its clusters."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -33,7 +33,7 @@ def machine(tmp_path, monkeypatch):
 
 @pytest.fixture
 def closed():
-    """An address where nobody listens."""
+    """An address without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 

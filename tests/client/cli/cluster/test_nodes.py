@@ -1,4 +1,4 @@
-"""`--cluster` of commands that ask a daemon: all nodes are asked, over tcp with the keys that the first one tells."""
+"""`--cluster` of commands that ask a daemon: they ask all nodes, over tcp with the keys that the first node gives."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def own(tmp_path: Path) -> Iterator[Daemon]:
 
 @pytest.fixture
 def busy(daemon: Daemon) -> Iterator[Any]:
-    """A session that has done something. Nothing is left of it at its end."""
+    """A session that has done some work. At its end none of its tensors is left."""
     with at_work(daemon) as session:
         yield session
         session.unpublish("weights")
@@ -47,7 +47,7 @@ def busy(daemon: Daemon) -> Iterator[Any]:
 @contextmanager
 def at_work(daemon: Daemon) -> Iterator[Any]:
     with daemon.connect() as connected:
-        session: Any = connected  # it keeps what it has done
+        session: Any = connected  # it keeps its results
         session.weights = session.asarray(np.ones((64, 64), np.float32))
         session.publish("weights", session.weights)
         session.there = session.weights.to_device("sim:0") @ session.weights.to_device("sim:0")
@@ -57,7 +57,7 @@ def at_work(daemon: Daemon) -> Iterator[Any]:
 
 @pytest.fixture
 def asked(run: Callable[..., tuple[Any, str, str]], daemon: Daemon) -> Callable[..., Any]:
-    """asked(*arguments) -> what the command line, in this process, has for programs."""
+    """asked(*arguments) -> the JSON of the command line, run in this process."""
 
     def asked(*arguments: str) -> Any:
         code, out, err = run(*arguments, "--json", "--address", daemon.address)

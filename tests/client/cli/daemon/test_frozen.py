@@ -1,4 +1,4 @@
-"""No command waits for ever: a daemon that freezes once it has greeted ends each of them, with what to do."""
+"""No command waits for ever: when a daemon freezes after its greeting, each command ends and says what to do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Run = Callable[..., tuple[Any, str, str]]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, daemon: Daemon) -> Path:
-    """Where commands run: with a file, and a checkpoint of the daemon, which has a name."""
+    """The folder in which commands run: with a file, and a checkpoint of the daemon, which has a name."""
     there = tmp_path_factory.mktemp("folder")
     np.save(there / "x.npy", np.ones(4))
     with daemon.connect() as session:
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, daemon: Daemon) -> Path:
 
 @pytest.fixture
 def frozen(daemon: Daemon, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
-    """The daemon, which stands still as soon as it has greeted a command, until the end of the test."""
+    """A daemon that stands still as soon as it has greeted a command, until the end of the test."""
     monkeypatch.chdir(folder)
     greet = DealerSocket.greet
     with ExitStack() as still:

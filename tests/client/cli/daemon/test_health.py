@@ -1,4 +1,4 @@
-"""`tensord status --check`: is the daemon healthy, does it need a look, is it there at all?"""
+"""`tensord status --check`: is the daemon healthy, degraded, or not there?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ format = "json"
 
 @pytest.fixture
 def faulty(tmp_path: Path) -> Iterator[Callable[[str], Daemon]]:
-    """faulty(kind) -> a daemon whose first matrix product on sim:0 has that fault, and which was asked for one."""
+    """faulty(kind) -> a daemon whose first matrix product on sim:0 has that fault, after that product was requested."""
     started: list[tuple[Daemon, td.Session]] = []
 
     def start(kind: str) -> Daemon:
@@ -50,11 +50,11 @@ def faulty(tmp_path: Path) -> Iterator[Callable[[str], Daemon]]:
     for daemon, session in started:
         session.close()
         with daemon:
-            daemon.kill()  # to stop, it would wait for what hangs
+            daemon.kill()  # to stop, it would wait for the hanging kernel
 
 
 def errors_in(daemon: Daemon) -> list[str]:
-    """What an alert on the level sees."""
+    """The view of an alert on the level."""
     lines = map(json.loads, daemon.log.splitlines())
     return [line["event"] for line in lines if line["level"] == "error"]
 
@@ -117,7 +117,7 @@ def test_no_daemon_is_2(run: Run, tmp_path: Path) -> None:
 def test_a_daemon_that_stands_still_is_2_in_time(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """One patience is for all of it: a greeting that comes late leaves less for the answer."""
+    """One time limit covers all of it: a late greeting leaves less time for the answer."""
     monkeypatch.setattr(health, "PATIENCE", 0.2)
     with Daemon.start(tmp_path) as daemon, ExitStack() as still:
         if when == "before it greets":
@@ -154,7 +154,7 @@ def test_durable_names_that_cannot_be_written_are_told_until_they_are(
             session.sync(durable=True)
         watch()
         with pytest.raises(td.FileError):
-            session.sync(durable=True)  # another line meets the same: that is no news
+            session.sync(durable=True)  # a second session meets the same error, which is not reported again
     (reason,) = health.reasons(session._core.answers.query("status"))
     assert reason.check == "durable names"
     assert "the latest values are not on the disk" in reason.message

@@ -1,4 +1,4 @@
-"""`tensord tensors --by`, and what `tensord sessions` says of memory."""
+"""`tensord tensors --by`, and the memory columns of `tensord sessions`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tensord stop`: the daemon ends as after SIGTERM, everybody is told, and nobody else's process gets a signal."""
+"""`tensord stop`: the daemon ends as after SIGTERM, all clients are told, and no other process gets a signal."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_daemon_that_does_not_answer_is_ended_all_the_same(
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.2)
     with Daemon.start(tmp_path) as daemon:
-        daemon.connect().close()  # it serves
+        daemon.connect().close()  # it has started to serve
         with paused(daemon):
             code, out, err = run("stop", "--now", "--wait", "0.1", "--address", daemon.address)
         assert code == 1
@@ -126,7 +126,7 @@ def test_over_tcp_it_is_found_by_its_lock(run: Run, tmp_path: Path, monkeypatch:
 
 
 def test_a_process_that_does_not_hold_the_lock_gets_no_signal(run: Run, tmp_path: Path) -> None:
-    """A lock of another container has a number that means another process here."""
+    """The process number in a lock of another container means another process here."""
     tmp_path.chmod(0o700)
     address = f"ipc://{tmp_path}/socket"
     bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -161,7 +161,7 @@ def test_now_means_without_a_grace_period(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_daemon_that_is_starting_gets_a_single_signal(run: Run, tmp_path: Path) -> None:
-    """A second one would be taken for impatience: the daemon would end with 130, in the middle of its start."""
+    """A second signal would be taken for impatience: the daemon would end with 130, in the middle of its start."""
     tmp_path.chmod(0o700)
     address = f"ipc://{tmp_path}/socket"
     lock_path(address).touch()

@@ -98,7 +98,7 @@ def test_a_key_ends_it() -> None:
 
 
 def answer(what: str) -> Any:
-    """What a daemon says."""
+    """The status of a daemon."""
     return look(1, 1)[("at", "status", "sessions", "devices").index(what)]
 
 

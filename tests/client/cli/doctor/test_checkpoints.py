@@ -1,4 +1,4 @@
-"""`tensord doctor --checkpoints DIR`: damage, files that nothing refers to, who writes."""
+"""`tensord doctor --checkpoints DIR`: damage, files that nothing refers to, the process that writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(directory: Path, *names: str) -> None:
 
 
 def findings(directory: Path, *, deep: bool = False) -> dict[str, CheckResult]:
-    """What is found, by check."""
+    """The findings, by check."""
     return {one.check: one for one in check_checkpoints(directory, deep=deep)}
 
 

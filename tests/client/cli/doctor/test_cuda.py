@@ -1,4 +1,4 @@
-"""What the doctor finds wrong with a GPU that CuPy can open: each trouble is named, with what to do about it."""
+"""The doctor's findings on a GPU that CuPy can open: each trouble is named, with a remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GIB = 1 << 30
 
 
 def cupy(**changes: Any) -> Any:
-    """CuPy as far as the doctor looks at it. `changes`: what is other than it should be."""
+    """The parts of CuPy that the doctor looks at. `changes`: the parts that are wrong."""
     runtime = {
         "runtimeGetVersion": lambda: changes.get("runtime", 13_000),
         "driverGetVersion": lambda: changes.get("driver", 13_010),

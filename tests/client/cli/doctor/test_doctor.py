@@ -1,4 +1,4 @@
-"""`tensord doctor`: each trouble is found, and says what to do."""
+"""`tensord doctor`: each trouble is found, with a remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ....each_case import each_case
 
 @pytest.fixture
 def home(monkeypatch):
-    """A runtime directory without anything in it; its path is short, as a socket's has to be."""
+    """An empty runtime directory; its path is short, as a socket's has to be."""
     monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
     with tempfile.TemporaryDirectory(prefix="td-") as directory:
         monkeypatch.setenv("XDG_RUNTIME_DIR", directory)
@@ -38,19 +38,19 @@ def home(monkeypatch):
 
 
 def findings(address: str | None = None) -> dict[str, CheckResult]:
-    """What it finds about the daemon, by check."""
+    """The findings about the daemon, by check."""
     return {one.check: one for one in of_daemon.check_daemon(address)}
 
 
 def make_stale(path: Path) -> None:
-    """A socket file that nobody listens at."""
+    """A socket file without a listener."""
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
 
 
 @contextmanager
 def held(address: str, pid: str = ""):
-    """Somebody holds that address."""
+    """Hold that address, as a daemon does."""
     with lock_path(address).open("w") as lock:
         lock.write(pid)
         lock.flush()
@@ -247,7 +247,7 @@ def test_tensors_that_go_round_are_named_with_what_to_do() -> None:
 class TestGpu:
     @pytest.fixture
     def machine(self, monkeypatch):
-        """machine(cards, nodes, driver, cupy): what is there."""
+        """machine(cards, nodes, driver, cupy): the hardware and software that the doctor sees."""
 
         def make(
             cards: int, nodes: list[str], driver: object = (12_080, ""), cupy: dict[str, str] | None = None

@@ -1,4 +1,4 @@
-"""`tensord doctor` on a daemon's memory: bytes that nothing explains, ended sessions, old errors."""
+"""`tensord doctor` on a daemon's memory: unexplained bytes, ended sessions, old errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..daemon.test_held import POOL, ROW
 
 
 def found_in(monkeypatch, *answers):
-    """The findings, if the daemon answers so, one time after the other."""
+    """The findings, if the daemon gives these answers one after the other."""
     told = [[*rows, {"still": still, "total": 4 << 20, "pools": [pool]}] for still, rows, pool in answers]
     monkeypatch.setattr(of_daemon, "ask", lambda *_: told.pop(0) if len(told) > 1 else told[0])
     return {one.check: one for one in of_daemon.check_memory("local")}

@@ -1,4 +1,4 @@
-"""The bar of what takes over a second: on a terminal alone, and gone at its end."""
+"""The progress bar of work that takes over a second: on a terminal alone, and removed at its end."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ....each_case import each_case
 
 
 class Terminal(io.StringIO):
-    """A terminal that keeps what is drawn on it."""
+    """A terminal that records its text."""
 
     def isatty(self) -> bool:
         return True
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Stderr is one, for the rest of the test: pytest exchanges it between a fixture and its test."""
+    """Make stderr a terminal for the rest of the test: pytest exchanges it between a fixture and its test."""
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setenv("TERM", "xterm")

@@ -1,4 +1,4 @@
-"""Tables: as rich would draw them, fitting the width, whatever their cells are."""
+"""Tables: drawn as by rich, fitting the width, with any cells."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = ("matmul", "x", "train.py:9", "<module>", "float32[2048,", "2048]", "日
 
 
 def by_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of the table as rich draws it where there is room for everything."""
+    """The lines of the table as rich draws it with room for everything."""
     table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left")

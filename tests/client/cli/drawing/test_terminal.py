@@ -1,4 +1,4 @@
-"""What is written to a terminal: its size, the whole screen, and how that is left."""
+"""Text for a terminal: its size, the whole screen, and the restored state at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from tensord.client.cli.drawing.terminal import size_of, whole_screen
 
-LEFT = "\x1b[?7h\x1b[?25h\x1b[?1049l"  # lines go on, the cursor is there, and so is what was there before
+LEFT = "\x1b[?7h\x1b[?25h\x1b[?1049l"  # lines wrap, the cursor shows, and the text from before is back
 
 
 @pytest.fixture

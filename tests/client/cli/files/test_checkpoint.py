@@ -1,4 +1,4 @@
-"""`tensord checkpoint` and `tensord restore`, through a daemon; `restore --list`, which needs none."""
+"""`tensord checkpoint` and `tensord restore`, through a daemon; `restore --list`, which needs no daemon."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ W, B = np.arange(12, dtype=np.float32).reshape(3, 4), np.ones(1 << 20, np.float3
 
 @pytest.fixture
 def published(daemon: Daemon) -> Iterator[Any]:
-    """A session that has published `w` and `b`. At the end nothing has a name."""
+    """A session that has published `w` and `b`. At the end no tensor has a name."""
     with daemon.connect() as session:
         session.publish({"w": session.asarray(W), "b": session.asarray(B, device="sim:0")})
         yield session
@@ -33,7 +33,7 @@ def published(daemon: Daemon) -> Iterator[Any]:
 
 @pytest.fixture
 def told(run: Callable[..., tuple[Any, str, str]], daemon: Daemon) -> Callable[..., Any]:
-    """told(*arguments, code=0) -> what a command has for programs."""
+    """told(*arguments, code=0) -> the JSON of a command."""
 
     def told(*arguments: object, code: int = 0) -> Any:
         left, out, err = run(*arguments, "--json", "--address", daemon.address)
@@ -139,7 +139,7 @@ def test_what_is_damaged_is_named_the_rest_comes_back_and_strict_fails(published
     told("checkpoint", tmp_path)
     values = values_of(tmp_path, "b")
     spoil(values)
-    assert told("restore", tmp_path, "--strict")["failed"] == {}  # nobody has read it
+    assert told("restore", tmp_path, "--strict")["failed"] == {}  # no session has read it
     found = told("restore", tmp_path, "--strict", "--deep", code=1)
     assert (list(found["failed"]), found["names"]) == (["b"], 1)
     values.unlink()
@@ -148,7 +148,7 @@ def test_what_is_damaged_is_named_the_rest_comes_back_and_strict_fails(published
     assert "1 name published" in out
     assert re.search(rf"b +{values}.*: cannot be opened", out)
     assert "1 name not restored" in out
-    assert published.names() == ["b", "w"]  # the one from before
+    assert published.names() == ["b", "w"]  # the generation before
 
 
 def test_an_older_generation_is_restored_in_place_of_a_damaged_one(published, told, run, daemon, tmp_path):

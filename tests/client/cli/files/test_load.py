@@ -1,4 +1,4 @@
-"""`tensord load`: tensors of a file, published by a daemon; `--list`, which needs none."""
+"""`tensord load`: tensors of a file, published by a daemon; `--list`, which needs no daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts are Prometheus' and OpenMetrics', as their own parsers read them."""
+"""The metrics are valid Prometheus and OpenMetrics texts, as read by the parsers of both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 @pytest.fixture(scope="module")
 def figures() -> Figures:
-    """Those of a machine that has done something of much."""
+    """The figures of a machine that has done many kinds of work."""
     with td.connect("local", devices=["cpu:0", "sim:0"], name='a "quoted\\ name') as session:
         x = session.asarray([1.0, 2.0, 2.0])
         session.call("unique_values", [x.to_device("sim:0")])[0].numpy()

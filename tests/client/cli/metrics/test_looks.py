@@ -1,4 +1,4 @@
-"""Looks at a daemon that goes and comes back, and what is looked at rarely."""
+"""Polls of a daemon that goes and comes back, and figures that are polled rarely."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = [
 
 
 class Daemon:
-    """A daemon, as often as one connects to it. `cost`: seconds of a look at all tensors."""
+    """A daemon, as often as one connects to it. `cost`: seconds to list all tensors."""
 
     def __init__(self) -> None:
         self.up = True

@@ -1,4 +1,4 @@
-"""`tensord metrics` as users call it, and a daemon that has it called."""
+"""`tensord metrics` as a command of the user, and as a process of the daemon."""
 
 from __future__ import annotations
 

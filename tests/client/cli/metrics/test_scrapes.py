@@ -1,4 +1,4 @@
-"""A daemon is asked once for all who scrape within a second, and pages are for those who may read them."""
+"""One question to the daemon answers all scrapes within a second, and only authorised clients get pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKEN = "0123456789abcdef"  # noqa: S105 - of a test
 
 
 class Daemon:
-    """What is looked at."""
+    """The daemon's answers."""
 
     def __init__(self) -> None:
         self.looks = self.rendered = 0

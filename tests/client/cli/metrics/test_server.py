@@ -1,4 +1,4 @@
-"""HTTP from outside: whatever a peer sends or does not take, others are served."""
+"""The HTTP server: a peer that sends anything, or reads nothing, does not hinder the others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def served(
 
 
 async def say(path: str, request: bytes) -> bytes:
-    """What comes back until the connection ends."""
+    """The response, until the connection ends."""
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(request)
     with suppress(ConnectionError):

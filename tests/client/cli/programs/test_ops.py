@@ -1,4 +1,4 @@
-"""`tensord ops`: all of them, one of them, none of that name."""
+"""`tensord ops`: all ops, one op, an unknown name."""
 
 from __future__ import annotations
 

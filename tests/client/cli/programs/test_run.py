@@ -61,7 +61,7 @@ def test_a_report_with_sources_is_a_report(capsys, files):
     code, out, _ = run(capsys, *usual(files), "--json", "--times", 2, "--source")
     assert code == 0
     (piece,) = json.loads(out)["report"]["pieces"]
-    assert piece["kernels"] == []  # none is generated for the host
+    assert piece["kernels"] == []  # no kernel is generated for the host
 
 
 def test_json_has_the_values_and_the_report(capsys, files):
@@ -205,7 +205,7 @@ def test_values_of_another_shape_are_refused_by_their_name(capsys, files):
 class TestAPublishedRoutine:
     @pytest.fixture
     def served(self, make_session, tmp_path):
-        """The address of a machine where a routine is published."""
+        """The address of a machine with a published routine."""
         session = make_session(f"local:{tmp_path.name}")
         w = session.asarray([2.0, 2.0, 2.0])
         routine = session.routine(lambda x, scale: {"y": (y := x * w * scale), "total": y.sum()})

@@ -1,4 +1,4 @@
-"""`tensord warm`: kernels are compiled on devices, what cannot be called is named, and errors end nothing."""
+"""`tensord warm`: kernels are compiled on devices, calls that cannot be made are named, and errors end nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str) -> Itera
 
 
 def compiling(session: Any, op: str) -> list[bool]:
-    """Of the calls of an op by this session, in their order."""
+    """For the calls of an op by this session, in their order."""
     me = session.stats()["session"]["id"]
     return ["compiling" in one.held for one in session.trace().records if one.op == op and one.session == me]
 

@@ -21,7 +21,7 @@ from ....full_disk import longest_file
 
 @pytest.fixture
 def work(watched, monkeypatch):
-    """work(): some instructions, done whenever the recorder would sleep; `work.after` says what happens then."""
+    """work(): some instructions, done whenever the recorder would sleep; `work.after` runs after them."""
 
     class Work:
         def __init__(self) -> None:

@@ -302,7 +302,7 @@ class TestMemory:
 class TestPictures:
     @pytest.fixture
     def graphviz(self, tmp_path, monkeypatch):
-        """A program `dot` that does what the test says."""
+        """A program `dot` with the behaviour that the test asks for."""
         folder = tmp_path / "bin"
         folder.mkdir()
 

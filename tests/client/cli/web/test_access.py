@@ -1,4 +1,4 @@
-"""Who may ask."""
+"""Access to `tensord web`: tokens, hosts, origins."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_address_and_the_names_of_this_machine_may_be_asked(host: str) -> Non
     "host", ["evil.example:9465", "", "localhost.evil.example", "127.0.0.1.evil.example", "[::1", "evil@127.0.0.1@x"]
 )
 def test_a_name_that_was_pointed_at_this_machine_may_not(host: str) -> None:
-    """DNS rebinding: the browser believes that the page is of that name."""
+    """DNS rebinding: the browser believes that the page belongs to that name."""
     assert status({"Host": host} | RIGHT) == HTTPStatus.FORBIDDEN
 
 

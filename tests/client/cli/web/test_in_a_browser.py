@@ -36,7 +36,7 @@ def test_a_daemon_at_work_is_on_the_page_and_can_be_asked_about(browser: Browser
         eventually(lambda: "sum" in page.text("#instructions"))
         page.press("3")
         eventually(lambda: "weights" in page.text("#tensors"))
-        page.press_on("#tensors tbody tr:nth-child(2)")  # the first one names what holds it
+        page.press_on("#tensors tbody tr:nth-child(2)")  # the first one names the value that holds it
         eventually(lambda: "valid" in page.text("#details"))
         assert told["token"] not in page.evaluate("location.href")
         assert page.complaints() == []

@@ -1,4 +1,4 @@
-"""A daemon that is watched spends a bounded share of its time on that."""
+"""A daemon spends a bounded share of its time on pages that watch it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages that look."""
+"""The seats of the pages that watch a daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server: whatever a page or a stranger does, others are served, and the daemon is asked no more than it should."""
+"""The server: no page and no stranger hinders the others, and the daemon gets no more questions than allowed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PATIENCE = 30.0
 
 
 class Shown:
-    """A source: views are numbers. `trouble`: what polls raise; `errors`: what the next questions raise."""
+    """A source whose views are numbers. `trouble`: the error of polls; `errors`: the errors of the next questions."""
 
     def __init__(self, *, live: bool = True, pause: float = 0.001, size: int = 0) -> None:
         self.live = live
@@ -124,7 +124,7 @@ Test = Callable[[Served], Coroutine[Any, Any, None]]
 
 
 def with_a_server(**given: Any) -> Callable[[Test], Callable[[], None]]:
-    """Run the test with a server, whose source and patience may be given."""
+    """Run the test with a server; its source and patience may be given."""
     options = {name: given.pop(name) for name in ("patience",) if name in given}
 
     def decorator(test: Test) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""A daemon that is watched: here a machine in this process answers in its place."""
+"""A daemon that pages watch; in these tests a machine in this process answers in its place."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from tensord.vm.tracing.analysis.files.parts import RingSnapshot, read_parts
 
 
 class Machine:
-    """Connections to a machine, as often as one connects. `pid`: another one is another daemon; `seconds`: what each
-    question takes."""
+    """Connections to a machine, as often as one connects. `pid`: another pid means another daemon; `seconds`: the
+    duration of each question.
+    """
 
     def __init__(self, session: td.Session) -> None:
         self.session = session
@@ -149,12 +150,12 @@ def test_a_daemon_that_is_another_one_begins_anew(machine: Machine) -> None:
     machine.up, machine.pid = True, 2
     second = view(watched)
     assert (first["about"]["run"], second["about"]["run"]) == (1, 2)
-    assert second["records"] == first["records"]  # asked from the beginning on
+    assert second["records"] == first["records"]  # asked from the beginning
     assert len(machine.asked_for("status")) == 2
 
 
 def test_a_daemon_that_comes_back_at_once_is_asked_who_it_is(machine: Machine) -> None:
-    """The connection breaks in a question, which is asked again on a new one."""
+    """The connection breaks during a question, which is repeated on a new one."""
     watched = machine.watched()
     work(machine, 3)
     view(watched)
@@ -224,7 +225,7 @@ def test_a_question_without_a_page_asks_for_what_is_new_but_not_more_often_than_
     assert len(machine.asked_for("recent")) == 2
 
 
-# -- what is kept ------------------------------------------------------------------------------------------------------
+# -- kept records ------------------------------------------------------------------------------------------------------
 
 
 def sample(machine: Machine, since: int, most: int) -> RingSnapshot:

@@ -1,4 +1,4 @@
-"""`tensord web` as users call it."""
+"""`tensord web` as a command of the user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATIENCE = 60.0
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    """Of a small program."""
+    """The trace of a small program."""
     with td.connect("local", devices=["cpu:0"]) as session:
         x = session.asarray([1.0, 2.0])
         for _ in range(20):
@@ -165,7 +165,7 @@ def test_of_a_file_of_ten_gibibytes_the_end_is_shown(file: Path, trace: Trace) -
 
 @contextmanager
 def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
-    """`tensord web` with these arguments, and what it prints."""
+    """`tensord web` with these arguments, and its output."""
     line = [sys.executable, "-m", "tensord.client.cli", "web", "--port", "0", "--json", *arguments]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
@@ -185,7 +185,7 @@ def test_a_file_is_served_until_sigterm(file: Path) -> None:
 
 
 async def views_of(told: Any, daemon: Daemon, again: Any) -> tuple[int, int]:
-    """Look while a daemon works, ends, and another one works; the numbers of the two."""
+    """Watch while a daemon works, ends, and another one works; the numbers of the two."""
 
     async def until(page: Any, wanted: Any) -> Any:
         while not wanted(found := json.loads(await page.receive_str())):

@@ -1,4 +1,4 @@
-"""A proxy in front of a node that takes values, which holds what comes at a frame, until it is told to go on."""
+"""A proxy in front of a node that takes values; it holds the traffic at a given frame until it may go on."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ WAIT = 20.0  # seconds until a test that hangs fails
 
 
 class HoldingProxy:
-    """Passes on what nodes that dial say to a target, frame by frame. After `hold_at`, the next connection's frame of
-    that kind, or the nth, is held, and all behind it; of a PIECE, half has passed."""
+    """Forwards the frames that dialing nodes send to a target. After `hold_at`, the next connection's frame of that
+    kind, or the nth, is held, and all frames behind it; of a PIECE, half has passed.
+    """
 
     def __init__(self) -> None:
         self.target = ""
@@ -35,7 +36,7 @@ class HoldingProxy:
             self._wanted = (kind, nth)
 
     def go(self) -> None:
-        """Let everything pass."""
+        """Let all frames pass."""
         with self._lock:
             self._wanted = None
         self._go.set()
@@ -121,7 +122,7 @@ class HoldingProxy:
 
 
 def taken(source: socket.socket, size: int) -> bytes:
-    """So many bytes; EOFError at the end of the connection."""
+    """Read so many bytes; EOFError at the end of the connection."""
     parts = []
     while size:
         some = source.recv(min(size, 1 << 16))

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-HOLD = "echo; cat"  # says that the namespace is there, and ends with its input
+HOLD = "echo; cat"  # reports that the namespace is there, and ends with its input
 HOSTS = ("10.99.0.1", "10.99.0.2")
 MAIN = (__name__, "enter_and_serve")  # for `Daemon.start`, with `Namespaces.option` as the last option
 OPTION = "--in-namespaces-of="
@@ -30,11 +30,11 @@ def enter_and_serve() -> None:
 
 
 class NoNamespacesError(Exception):
-    """The machine does not let this user have them."""
+    """The machine does not let this user have namespaces."""
 
 
 class Namespaces:
-    """The two networks, by number. A context manager; NoNamespacesError where they cannot be had."""
+    """The two networks, by number. A context manager; NoNamespacesError where namespaces cannot be had."""
 
     def __init__(self) -> None:
         self._undo = ExitStack()
@@ -65,7 +65,7 @@ class Namespaces:
         subprocess.run([*self.inside(number), "ip", *arguments], check=True, capture_output=True, text=True)  # noqa: S603
 
     def inside(self, number: int) -> list[str]:
-        """The beginning of a command that is run in that network."""
+        """The beginning of a command line that runs in that network."""
         return ["nsenter", "--target", str(self._pids[number]), "--user", "--net", "--preserve-credentials"]
 
     def option(self, number: int) -> str:

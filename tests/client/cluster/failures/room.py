@@ -1,4 +1,4 @@
-"""Two daemons on loopback, with a proxy in front of each, and the faults that befall them."""
+"""Two daemons on loopback, with a proxy in front of each, and faults for them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ....puppet import Puppet, eventually
 from ..nodes import Keyed
 from .holding import WAIT, HoldingProxy
 
-SILENCE = 2.0  # seconds that break a link, where a test waits for that: a busy machine may halt a process for one
-LONG_SILENCE = 60.0  # where a break shows at once, so that nothing waits for silence
+SILENCE = 2.0  # seconds of silence that break a link, in tests of that: a busy machine may halt a process for one
+LONG_SILENCE = 60.0  # in tests where a break shows at once, so that nothing waits for silence
 IN_TIME = 9.0  # seconds within which a wait ends after a fault: less than the ten that break a client's connection
 NODES = ("node0", "node1")
 SETTINGS = "lease = 0.2"
 
 
 def links(silence: float) -> str:
-    """The configuration of links that such a silence breaks."""
+    """The configuration of links that so many seconds of silence break."""
     return f'encryption = "none"\npatience = {silence}\n'
 
 
@@ -43,7 +43,7 @@ class Room:
         self.heal()
 
     def heal(self) -> None:
-        """Have all nodes run, and know each other."""
+        """Start the nodes that do not run, and introduce them to each other."""
         for proxy in self.proxies.values():
             proxy.go()
         for node in NODES:
@@ -60,14 +60,14 @@ class Room:
         self.proxies[node].target = self.daemons.members[node].values
 
     def hold_at(self, node: str, kind: HeaderKind, nth: int = 1) -> None:
-        """Hold what comes to a node from the other at that frame."""
+        """Hold the frames that a node gets from the other one at that frame."""
         self.proxies[node].hold_at(kind, nth)
 
     def await_hold(self, node: str) -> None:
         assert self.proxies[node].held.wait(WAIT)
 
     def inflict(self, fault: str, client: Puppet | None) -> None:
-        """Have a fault happen, and then let through what was held."""
+        """Let a fault happen, and then release the held frames."""
         what, _, node = fault.partition(" ")
         if what == "kill":
             self.daemons.kill(node)
@@ -84,11 +84,11 @@ class Room:
             proxy.go()
 
     def serving(self) -> list[str]:
-        """The nodes that neither were killed nor stopped."""
+        """The nodes that were neither killed nor stopped."""
         return [node for node in NODES if node in self.daemons.running and node not in self._stopped]
 
     def ended(self, tensor: td.Tensor) -> Any:
-        """The value, None if it has failed with NodeLost; either in time."""
+        """The value, or None if it has failed with NodeLost; either in time."""
         began = time.monotonic()
         try:
             return np.asarray(tensor.numpy())
@@ -98,7 +98,7 @@ class Room:
             assert time.monotonic() - began < IN_TIME
 
     def check_quiet(self, node: str) -> None:
-        """A node has nothing left that waits, and works."""
+        """A node works, and has nothing left that waits."""
         with self.daemons.running[node].connect() as session:
             eventually(lambda: not session._core.answers.query("invariants")["instructions"], IN_TIME)
             assert not session._core.answers.query("invariants")["violations"]
@@ -110,7 +110,7 @@ class Room:
             eventually(lambda: not used_of(session._core.answers.query("status")))
 
     def check_arrives(self) -> None:
-        """A value goes there and back. The first tries may begin before a break was noticed."""
+        """A value goes there and back. The first tries may begin before a break is noticed."""
         with self.daemons.connect() as session:
             eventually(lambda: arrives(session))
 
@@ -123,7 +123,7 @@ class Room:
 
 
 def used_of(status: dict[str, Any]) -> dict[str, int]:
-    """The devices of which memory is used."""
+    """The devices with memory in use."""
     return {name: row["used"] for name, row in status["devices"].items() if row["used"]}
 
 

@@ -1,7 +1,7 @@
 """A daemon is killed or stopped, a connection cut, a client killed, at every step of a transfer and of a collective.
 
-What waits ends in time, with its value or with NodeLost; the other node goes on, and has nothing left that waits; and
-when all run again, values go between them.
+Waits end in time, with a value or with NodeLost; the other node goes on, with nothing left that waits; and when all
+nodes run again, values go between them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEPS = {
 }
 FAULTS = ("kill node0", "kill node1", "stop node0", "stop node1", "cut", "client")
 VALUES = np.arange(3 << 17, dtype=np.float64)  # 3 pieces
-PARTS = 3 << 18  # elements of float32: of each of two chunks two pieces, the first of which are merged
+PARTS = 3 << 18  # elements of float32: each of two chunks has two pieces, the first of which are merged
 CHUNKS = {
     "the first offer": (HeaderKind.OFFER, 1),
     "a merge": (HeaderKind.PIECE, 2),
@@ -44,7 +44,7 @@ def room(tmp_path: Path, fault: str) -> Iterator[Room]:
 
 
 def other_client(room: Room, code: str) -> Puppet:
-    """A client in a process of its own, which has issued something."""
+    """A client in a process of its own, which has issued the given calls."""
     puppet = Puppet.start()
     address, keys = room.daemons.running["node0"].address, str(room.daemons.keys)
     puppet.tell(f"s = td.connect_cluster({address!r}, keys={keys!r})")
@@ -53,7 +53,9 @@ def other_client(room: Room, code: str) -> Puppet:
 
 
 def go_on(room: Room) -> None:
-    """The nodes that serve have nothing left; all nodes have, once they serve again, and the next value arrives."""
+    """The serving nodes have nothing left; all nodes have nothing left once they serve again, and the next value
+    arrives.
+    """
     for node in room.serving():
         room.check_quiet(node)
     room.heal()
@@ -63,7 +65,7 @@ def go_on(room: Room) -> None:
 
 
 def outcomes(step: str, fault: str) -> set[bool]:
-    """Whether the value of a transfer that was at that step may arrive, or has to."""
+    """The possible outcomes of a transfer at that step: True if its value arrives."""
     if fault == "kill node1":
         return {False}
     if step == "before DONE":

@@ -58,7 +58,7 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 
 
 def arrives(session: td.Session) -> bool:
-    """Whether a value goes from node1 to node0, which it does not before the link is back."""
+    """Does a value go from node1 to node0? None does before the link is back."""
     try:
         return session.asarray([3.0], device="node1/sim:0").to_device("node0/sim:0").tolist() == [3.0]
     except td.NodeLost:

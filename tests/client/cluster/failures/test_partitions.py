@@ -1,4 +1,4 @@
-"""A partition in which both sides live: the daemon of a node is cut off, and its place is to be taken by a new one."""
+"""A partition with both sides alive: a node's daemon is cut off, and a new one is to take its place."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Divided:
         return self._undo.enter_context(self.daemons.connect())
 
     def cut_off(self) -> None:
-        """Nothing goes between the nodes any more, nor between clients and the old daemon of node1."""
+        """Cut everything between the nodes, and between clients and the old daemon of node1."""
         self.to_node0.stall(on=True)
         for proxy in self.to_node1:
             proxy.close()
@@ -93,7 +93,7 @@ def test_durable_names_in_a_shared_directory_have_one_owner_as_long_as_the_old_d
         session.lookup("node1/w")
     with pytest.raises(AssertionError, match=f"in use by process {divided.old.pid};"):
         divided.replace(divided.durable)
-    divided.inside.publish("w", divided.inside.asarray([2.0]), durable=True)  # the old one owns them still
+    divided.inside.publish("w", divided.inside.asarray([2.0]), durable=True)  # the old daemon still owns them
     divided.old.kill()
     divided.replace(divided.durable)
     assert session.lookup("node1/w").tolist() == [2.0]
@@ -111,7 +111,7 @@ def test_nothing_of_an_old_daemon_that_still_lives_reaches_or_takes_what_is_of_t
     divided.replace(tmp_path / "another")
     assert session.names() == []  # a directory that is not shared has nothing of the other one
     assert divided.inside.lookup("w").tolist() == [1.0, 1.0]
-    divided.to_node0.stall(on=False)  # the old one reaches node0 again, which knows the new one
+    divided.to_node0.stall(on=False)  # the old daemon reaches node0 again, which knows the new one
     (total, _) = all_reduce([here, old])
     for lost in (old.to_device("node0/sim:0"), here.to_device("node1/sim:0"), total):
         with pytest.raises(td.NodeLost, match=r"node node[01] is lost: "):
