@@ -33,7 +33,7 @@ ONE = ((1,), "float64")
 
 
 class Bare:
-    """An engine on one cpu device with that many streams; by itself nothing on them ever runs."""
+    """An engine on one cpu device with `workers` streams, which run nothing by themselves."""
 
     def __init__(self, *, workers: int = 1, inline: bool = True, node: str = "", **options: Any) -> None:
         self.now = 0
@@ -60,7 +60,7 @@ class Bare:
             pass
 
     def step(self, stream: Any) -> Any:
-        """One task of a stream executes and is reported; whose it was."""
+        """Execute and report one task of a stream; returns the task's session."""
         author = stream.waiting[0].author
         stream.execute()
         stream.report(1)
@@ -68,7 +68,7 @@ class Bare:
         return author
 
     def drain(self) -> None:
-        """Everything executes."""
+        """Run all streams until they are idle."""
         self.schedule()
         streams = (*self.device.streams, *self.store.streams)
         while busy := [stream for stream in streams if stream.can_execute()]:
@@ -81,7 +81,7 @@ def array_of(message: Any) -> Any:
 
 
 class Client:
-    """A session of a bare engine, its answers by request, and what is frequent in tests."""
+    """A session of a bare engine, its answers by request, and frequent messages."""
 
     def __init__(self, bare: Bare, limits: Limits) -> None:
         self.bare = bare
@@ -125,7 +125,7 @@ class Client:
         return result
 
     def ask(self, message: Any) -> Any:
-        """Send a message with a request of ours; the answer, once everything has run."""
+        """Send a message with a request number; returns the answer, once all instructions have run."""
         self.requests += 1
         self.send(message._replace(request=self.requests))
         self.bare.drain()

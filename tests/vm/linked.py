@@ -18,7 +18,7 @@ from .programs import link, run_message
 
 
 class Linked:
-    """A client that has linked a program, whose side effects note in `seen` what they are given."""
+    """A client that has linked a program, whose side effects append their arguments to `seen`."""
 
     def __init__(self, bare: Bare, text: str, captured: Sequence[Any] = (), **limits: int) -> None:
         self.bare = bare
@@ -34,7 +34,7 @@ class Linked:
         self.indices: list[int] = []
 
     def message(self, *inputs: Any, n: Sequence[Any] = ()) -> Any:
-        """A run; what is no id is uploaded."""
+        """A run; arrays among the inputs are uploaded."""
         ids = [upload(self.client, value) if isinstance(value, np.ndarray) else value for value in inputs]
         self.uploads = [*self.uploads, *ids]
         effects = [(self.chain, self.noting(n), 0) for n in range(self.program.effects[-1])]
@@ -64,7 +64,7 @@ class Linked:
         return caught.value
 
     def is_left(self, *ids: int) -> None:
-        """Of what the client has not uploaded, these are all that is there; and the engine is as it should be."""
+        """Check that beside uploads the client has exactly these tensors, and that the engine is sound."""
         self.bare.drain()
         assert set(self.client.session.tensors) - {*self.uploads} == {*ids}
         assert not violations(self.bare.engine)
@@ -72,7 +72,7 @@ class Linked:
         assert not self.bare.engine.held
 
     def close(self) -> None:
-        """The session ends, and leaves nothing."""
+        """Close the session, and check that it leaves no state."""
         self.bare.engine.close(self.client.session)
         self.bare.drain()
         engine = self.bare.engine
@@ -82,7 +82,7 @@ class Linked:
 
 
 def upload(client: Client, value: Any) -> int:
-    array = np.array(value)  # which becomes the tensor's memory
+    array = np.array(value)  # the array becomes the tensor's memory
     client.send(Upload(client.new(), array.shape, array.dtype.name, "cpu:0", array, 1))
     return client.ids
 

@@ -24,7 +24,7 @@ PLENTY = 1 << 24
 
 
 class Parts(Bare):
-    """An engine on several devices. Nothing runs on the driving thread unless `inline`, nothing by itself at all."""
+    """An engine on several devices. Streams run nothing by themselves; the driving thread runs ops only if `inline`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Parts(Bare):
         return [stream for backend in self.backends.values() for stream in backend.streams]
 
     def drain(self) -> None:
-        """Everything executes and is reported."""
+        """Execute, report and retire all instructions."""
         self.schedule()
         for stream in self.streams:
             stream.report(len(stream.executed))
@@ -80,12 +80,12 @@ class Parts(Bare):
             self.step(busy[0])
 
     def close(self) -> None:
-        """Everything ends and every session closes."""
+        """End all instructions and close every session."""
         for session in list(self.engine.directory.sessions.values()):
             self.engine.close(session)
         self.drain()
 
-    # -- what there is ---------------------------------------------------------------------------------------------
+    # -- tensors and instructions ----------------------------------------------------------------------------------
 
     def tensor(self, elements: int = 1, home: str = "", *, filled: bool = True) -> VmTensor:
         """A float64 tensor with a handle of the session and, if `filled`, with memory."""
@@ -121,7 +121,7 @@ class Parts(Bare):
         on: str = "",
         before: Callable[[Instruction], None] | None = None,
     ) -> Instruction:
-        """Admit an instruction on those tensors' copies and hand over what is ready; it notes in `ran` that it ran."""
+        """Admit an instruction on the tensors' copies and dispatch ready ones; its kernel appends to `ran`."""
         device = self.at(on or self.device.name)
         instruction = self.scheduler.new_instruction(session or self.session, opcode, label, device, 0)
         instruction.reads = tuple({copy_of(tensor, device): None for tensor in reads})
@@ -135,7 +135,7 @@ class Parts(Bare):
         return instruction
 
     def hand_over(self) -> None:
-        """What is ready goes to its stream."""
+        """Dispatch ready instructions to their streams."""
         self.scheduler.retire_doomed()
         self.dispatcher.dispatch_ready()
         while self.scheduler.endings or self.scheduler.wanted:
@@ -144,7 +144,7 @@ class Parts(Bare):
         self.dispatcher.flush()
 
     def run(self, stream: Any = None, count: int = 1) -> None:
-        """So many tasks of a stream execute, are reported, and retire."""
+        """Execute, report and retire `count` tasks of a stream."""
         stream = stream or self.device.compute[0]
         for _ in range(count):
             stream.execute()

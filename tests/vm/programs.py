@@ -20,7 +20,7 @@ LINE = 1
 
 
 def chain_of(length: int, *, meta: Meta = ONE) -> Program:
-    """x -> -x, that many times."""
+    """The program x -> -x, repeated `length` times."""
     builder = Builder()
     value = builder.parameter(meta)
     for _ in range(length):
@@ -55,7 +55,7 @@ def line_of(location: Any) -> Any:
 
 
 def parts_of(id_: int, program: Program, size: int = 64) -> list[ProgramPart]:
-    """The messages that bring a program, so many records in each."""
+    """The messages that send a program, `size` records in each."""
     records = list(wire_records(program, line_of))
     return [ProgramPart(id_, tuple(records[start : start + size])) for start in range(0, len(records), size)]
 

@@ -116,7 +116,7 @@ def test_a_pass_in_which_a_cancellation_failed_raises_even_if_the_canceller_went
 
 @pytest.mark.parametrize("what", ["begin_cancel", "take"])
 def test_a_fault_outside_of_the_passes_is_kept_too(what: str) -> None:
-    """What no instruction is among a session's, and what no batch is of messages."""
+    """An invalid object among a session's instructions, and an invalid batch of messages."""
     bare = Bare(inline=False)
     client, nothing = bare.client(), cast("Any", None)
     client.session.live[1] = nothing

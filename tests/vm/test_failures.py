@@ -91,7 +91,7 @@ def test_a_loop_of_failures_fills_no_disk_and_what_is_left_out_is_counted(failur
 
 
 def test_a_loop_of_failures_hides_no_failure_of_another_session(failures, clock):
-    """Neither where they wait nor among the lines."""
+    """Neither among the waiting failures nor among the log's lines."""
     for number in range(MOST_WAITING + 50):
         failures.add(3, made(number))
     failures.add(4, made(7))
@@ -151,7 +151,7 @@ def test_the_log_of_an_embedded_machine_has_what_nobody_waited_for(session, capl
 
 def test_the_log_of_a_daemon_has_what_nobody_waited_for(daemon):
     with daemon.connect() as session:
-        with paused(daemon):  # it hears of the failure and of the question at once, however slow this process is
+        with paused(daemon):  # it gets the failure and the request at once, however slow this process is
             waited_for = fail(session)
             session._core.answers.ask_ready(waited_for)
         with pytest.raises(TensordError):

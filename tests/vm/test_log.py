@@ -16,7 +16,7 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 
 @pytest.fixture
 def unconfigured(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Makes the test a program that knows nothing of logging: pytest's own handlers are away."""
+    """Removes pytest's own handlers, so that the test is a program without logging."""
     return lambda: monkeypatch.setattr(logging.getLogger(), "handlers", [])
 
 

@@ -179,7 +179,7 @@ def test_a_cancellation_that_fails_in_a_callback_ends_the_machine(make_session, 
     machine = session._core.transport.machine
 
     def cancel() -> None:
-        session._core.transport._session.live[0] = None  # what no instruction is
+        session._core.transport._session.live[0] = None  # an invalid instruction
         with suppress(AttributeError, TypeError):
             session.cancel()
 
@@ -221,7 +221,7 @@ def test_a_question_that_fails_is_no_fault_of_the_engine(session, machine_of, mo
 
 @pytest.mark.parametrize("end", [False, True])
 def test_failures_are_looked_at_under_the_lock_whichever_thread_looks(session, machine_of, monkeypatch, end):
-    """The background thread looks at them while other threads add some, or take those of a session that ends."""
+    """The background thread reads them while other threads add some, or take those of a session that ends."""
     machine = machine_of(session)
     owners: list[bool] = []
 
@@ -287,7 +287,7 @@ def test_a_log_that_fails_at_the_end_of_a_session_is_no_fault_of_the_engine(make
 
 
 def test_a_thread_that_ends_a_large_session_leaves_most_of_it_to_the_background(make_session, machine_of):
-    """So others, who wait for the lock, have their turns between two pieces; nobody but the background has to go on."""
+    """So threads that wait for the lock have their turns between two pieces; only the background has to go on."""
     stays, goes = (make_session("local:large") for _ in range(2))
     x = stays.asarray([1.0])
     machine, tensors = machine_of(stays), 10 * HANDLES_PER_STEP
@@ -341,7 +341,7 @@ def test_a_thread_that_wants_one_value_does_not_work_off_what_another_session_is
 
 
 def test_a_thread_to_which_another_one_leaves_a_run_carries_it_on_or_hands_it_on(session, machine_of, monkeypatch):
-    """The other thread relies on the one that waits for the lock, be it the leader or a thread that drives nothing."""
+    """The other thread relies on the thread that waits for the lock, the leader or a thread that does not drive."""
     machine, done = machine_of(session), []
     monkeypatch.setattr(machine, "drive", lambda: done.append("drives"))
     monkeypatch.setattr(machine, "hand_on", lambda: done.append("hands on"))
@@ -357,7 +357,7 @@ def test_a_thread_to_which_another_one_leaves_a_run_carries_it_on_or_hands_it_on
 def test_a_wait_drives_what_is_pending_and_takes_no_lock_for_nothing(session, machine_of, monkeypatch):
     machine, locked = machine_of(session), []
     session.sync()
-    machine.background.stop()  # which drives, too
+    machine.background.stop()  # it drives, too
     machine.background.join(WAIT)
     drive = machine.drive
 
@@ -375,7 +375,7 @@ def test_a_wait_drives_what_is_pending_and_takes_no_lock_for_nothing(session, ma
 
 
 def test_between_two_pieces_the_background_gives_way_to_whoever_waits(make_session, machine_of):
-    """Else it would be in again before those who wait have woken, for as long as there is anything to release."""
+    """Otherwise it would take the lock again before the waiting threads wake, while handles remain to be released."""
     _stays, goes = (make_session("local:large") for _ in range(2))
     machine, steps = machine_of(goes), []
 

@@ -80,7 +80,7 @@ def trial() -> Iterator[None]:
 
 
 def install(bare: Bare) -> None:
-    """The handler: bind the operand, make the instruction, say what its end means."""
+    """The handler: bind the operand, make the instruction, define its end."""
     admission = bare.engine.admission
 
     def snapshot(session: Any, message: Snapshot) -> None:
@@ -103,7 +103,7 @@ def install(bare: Bare) -> None:
 
 
 def install_rule(oracle: Oracle) -> None:
-    """What it means, one message after the other."""
+    """The rule of the opcode in the serial engine."""
 
     def snapshot(session: Any, message: Snapshot) -> None:
         value = session.tensors[message.id].value
@@ -150,7 +150,7 @@ def test_the_traits_in_its_row_are_what_the_scheduler_acts_on(client: Client) ->
     client.call("negative", x, out=x)
     kernel, snapshot, after = client.bare.engine.live.values()
     assert snapshot.traits is TRAITS[Opcode(NAME)]
-    assert snapshot.hard == after.hard == 1  # the host sees it: nothing is elided
+    assert snapshot.hard == after.hard == 1  # the host sees it: no edge is elided
     assert kernel.writes[0].uses == 3  # it holds the memory
     client.send(Release((x,)))
     client.bare.drain()

@@ -11,7 +11,7 @@ from ..bare_engine import Bare
 
 
 def test_a_refused_side_effect_stops_its_chain_with_an_error_that_names_its_line() -> None:
-    """Whoever uses the chain later learns of the side effect that stopped it."""
+    """A later use of the chain fails with the error of the side effect that stopped it."""
     client = Bare().client()
     chain = client.new()
     client.send(Chain(chain), Effect((99,), chain, print, 0, 1))

@@ -39,7 +39,7 @@ class Counted(dict[int, Any]):
 
 @pytest.fixture
 def crowd(bare: Bare) -> Client:
-    """A session with a hundred tensors, and a look at who visits them."""
+    """A session with a hundred tensors, which records the tensors that are visited."""
     client = bare.client()
     for n in range(100):
         client.upload([n])
@@ -80,7 +80,7 @@ def test_of_a_session_that_shares_nothing_only_live_instructions_are_visited(bar
 
 
 def test_of_a_session_that_shares_what_is_not_written_is_not_counted(bare: Bare, crowd: Client) -> None:
-    """Nobody else is kept waiting by what it holds besides."""
+    """Its other tensors keep no other session waiting."""
     crowd.publish("x", ids=[7])
     crowd.call("negative", 1)
     written = written_now(bare.engine.live.values())
@@ -116,7 +116,7 @@ def test_a_pending_write_is_spared_if_others_hold_what_it_writes(bare: Bare, hol
 
 
 def test_a_write_is_spared_if_a_view_has_kept_what_it_wrote(bare: Bare) -> None:
-    """The tensor itself was overwritten since, and has other memory: only the snapshot holds what was written first."""
+    """The tensor itself was overwritten since, and has other memory: only the snapshot holds the first value."""
     client, other = bare.client(), bare.client()
     x = client.upload([1.0])
     bare.drain()
@@ -132,7 +132,7 @@ def test_a_write_is_spared_if_a_view_has_kept_what_it_wrote(bare: Bare) -> None:
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_callback_begins_a_cancellation_and_no_effect_behind_it_runs(bare: Bare, apart: bool) -> None:
-    """Whether they are admitted already, or come in the same pass."""
+    """Effects that are admitted already, and effects that come in the same pass."""
     client = bare.client()
     x = client.upload([1.0])
     bare.drain()
@@ -155,7 +155,7 @@ def test_a_callback_begins_a_cancellation_and_no_effect_behind_it_runs(bare: Bar
 
 
 def test_what_a_large_session_held_is_released_in_pieces(bare: Bare) -> None:
-    """Each in a pass of its own, so that a daemon can serve others in between. Everything adds up meanwhile."""
+    """Each piece has a pass of its own, so that a daemon can serve others in between. All sums are right meanwhile."""
     client, other = bare.client(), bare.client()
     for n in range(HANDLES_PER_STEP * 3 + 10):
         client.upload([n])
@@ -192,7 +192,7 @@ def test_the_trace_has_one_release_for_what_goes_together(bare: Bare) -> None:
 
 @pytest.mark.parametrize("pieces", [1, 2])
 def test_the_releases_of_a_session_that_ends_are_received_when_it_ends(bare: Bare, pieces: int) -> None:
-    """Not when the engine last had something to do, which may be minutes ago."""
+    """Their time is not that of the engine's last work, which may be minutes ago."""
     client = bare.client()
     for n in range(HANDLES_PER_STEP * pieces):
         client.upload([n])
@@ -249,7 +249,7 @@ def crowded(parts: Parts, handles: int) -> Client:
 
 
 def test_memory_that_an_ended_session_will_release_is_refused_to_nobody() -> None:
-    """In whichever piece it comes."""
+    """The memory may be in any of the pieces."""
     parts = Parts(memory=HANDLES_PER_STEP * 3 * VALUE)
     client, other = crowded(parts, HANDLES_PER_STEP * 3), Client(parts, Limits())
     parts.engine.close(client.session)
@@ -291,7 +291,7 @@ def test_no_replica_is_dropped_for_memory_that_an_ended_session_will_release() -
 
 
 def test_what_an_ended_session_holds_elsewhere_is_not_released_for_memory_here() -> None:
-    """Which would hold up whoever needs the memory, though nothing comes of it."""
+    """Releasing it would delay the waiting instruction, and free no memory for it."""
     parts = Parts("cpu:0", "sim:0", memory=HANDLES_PER_STEP * 4 * VALUE)
     other = Client(parts, Limits())
     here = [parts.tensor() for _ in range(HANDLES_PER_STEP * 2)]
@@ -299,7 +299,7 @@ def test_what_an_ended_session_holds_elsewhere_is_not_released_for_memory_here()
     parts.engine.close(parts.session)
     parts.engine.take(other.session, [array_of(other.upload_message([1.0] * HANDLES_PER_STEP * 4))])
     assert not any(tensor.holders for tensor in here)
-    assert sum(tensor.holders for tensor in there) == HANDLES_PER_STEP * 2  # one piece goes at once, wherever that is
+    assert sum(tensor.holders for tensor in there) == HANDLES_PER_STEP * 2  # one piece goes at once, from any device
     assert not violations(parts.engine)
     parts.drain()
     assert not parts.errors
@@ -324,7 +324,7 @@ def test_what_others_share_counts_where_it_comes_to_lie() -> None:
 
 @each_case("there", [0, 1, 3])
 def test_what_an_ended_session_holds_on_a_device_is_found_wherever_it_is_among_its_handles(there: int) -> None:
-    """Without a look at each of the others if there is nothing, on a device from which values are evicted."""
+    """On a device from which values are evicted, the search does not visit the other handles in vain."""
     parts = Parts("cpu:0", "sim:0", memory=HANDLES_PER_STEP * 9 * VALUE, eviction=Eviction.COST)
     sim = parts.at("sim:0")
     gather(sim, parts.engine.directory.storages())

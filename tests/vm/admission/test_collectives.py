@@ -60,7 +60,7 @@ class Machine:
         assert violations(self.engine) == []
 
     def drain(self) -> None:
-        """Everything executes."""
+        """Run all streams until they are idle."""
         streams = [stream for device in self.devices.values() for stream in device.streams]
         while busy := [stream for stream in streams if stream.can_execute()]:
             busy[0].execute()
@@ -123,7 +123,7 @@ def test_a_refused_message_defines_its_results_poisoned_and_does_nothing(what: s
     copies = machine.engine.residency.copies
     machine.send(session, message)
     assert not machine.engine.live
-    assert machine.engine.residency.copies - copies == len(message.outputs)  # each of the poisoned ones has one
+    assert machine.engine.residency.copies - copies == len(message.outputs)  # each poisoned output has one
     (error,) = machine.errors
     assert type(error) is kind
     for id_ in message.outputs:

@@ -85,7 +85,7 @@ def test_a_chunk_that_is_merged_is_received_by_one_instruction(nodes: tuple[Node
         assert node.client.fetch(id_) == [2.0 * each for each in range(size)]
         records = node.bare.engine.scheduler.ring.records(lambda *_: SourceLocation())
         found = [record.opcode for record in records[before[node] :]]
-        direct_and_last = size == 4 and node is nodes[1]  # it copies what the first one has, and merges its own
+        direct_and_last = size == 4 and node is nodes[1]  # it copies the chunk of the first node, and merges its own
         assert (found.count("Expect"), found.count("MergeChunk")) == (0, int(direct_and_last))
         assert found.count("Recv") == found.count("Send") == (1 if size == 4 else 2)
     check_idle(nodes)
@@ -150,7 +150,7 @@ def test_chunks_beyond_what_a_session_may_offer_fail_at_both_nodes() -> None:
     links = pair()
     nodes = Node(links[0], transfers=1), Node(links[1])
     here, there = nodes
-    here.client.send(Send(here.x, "node1", b"v" * 16, 1))  # nobody receives it
+    here.client.send(Send(here.x, "node1", b"v" * 16, 1))  # no node receives it
     here.bare.drain()
     made = [node.reduce() for node in nodes]
     drain(nodes)

@@ -75,7 +75,7 @@ class Daemon(Bare):
         return self.clients[-1]
 
     def end(self) -> None:
-        """Nothing is left, and the trace is in order."""
+        """Check that no state is left, and that the trace is in order."""
         for session in list(self.engine.directory.sessions.values()):
             self.engine.close(session)
         self.drain()
@@ -90,13 +90,13 @@ class Daemon(Bare):
 
 
 def trace_of(engine: Engine) -> Trace:
-    """Everything that the engine has recorded."""
+    """The trace of all records of the engine."""
     records = engine.ring.records(lambda _session, _location: SourceLocation())
     return Trace(records, devices=tuple(engine.devices), dropped=engine.scheduler.retired - len(engine.ring.entries))
 
 
 class Holder(Client):
-    """A client that exports what it fetches."""
+    """A client that exports the values that it fetches."""
 
     def export(self, id_: int) -> tuple[int, Any]:
         """The export of a fetch, and its answer."""
@@ -116,7 +116,7 @@ class Holder(Client):
         made, self.ids = self.ids, self.ids
         if (
             device == "cpu:0" and not plain
-        ):  # an upload is memory of its own: what is computed lies in the device's blocks
+        ):  # an upload is memory of its own: computed values lie in the device's blocks
             made = self.call("positive", self.ids, meta=META)
             self.send(Release((made - 1,)))
         self.bare.drain()
@@ -159,7 +159,7 @@ def daemon(make: Callable[..., Daemon]) -> Daemon:
 
 
 def is_mapped(daemon: Daemon, array: Any) -> bool:
-    """Is it the memory of a buffer, read-only and open to others?"""
+    """Whether the array is a buffer's memory, read-only and shared."""
     assert not daemon.errors
     return segment_of(array) is not None and not array.flags.writeable
 
@@ -208,7 +208,7 @@ def test_in_place_writes_after_the_fetch_leave_what_was_fetched(daemon: Daemon) 
     client.release(first_export)
     before = client.copy_of(x).buffer
     client.double(x)
-    assert client.copy_of(x).buffer is before  # nobody else has it any more
+    assert client.copy_of(x).buffer is before  # no client maps it any more
 
 
 def test_views_are_answered_where_they_lie_with_their_strides(daemon: Daemon) -> None:
@@ -252,7 +252,7 @@ def test_without_shared_memory_the_answer_is_a_copy_and_the_export_a_tensor(make
     assert client.fetch(export)[0] == 2.0
 
 
-# -- who else might take the memory ------------------------------------------------------------------------------------
+# -- other users of the memory -----------------------------------------------------------------------------------------
 
 
 def test_writing_to_the_export_itself_writes_elsewhere(daemon: Daemon) -> None:
@@ -407,7 +407,7 @@ def test_a_result_that_takes_over_a_written_export_ends_its_mapping(daemon: Daem
 
 
 def test_a_write_over_a_quota_counts_what_it_replaces(daemon: Daemon) -> None:
-    """A write to what lies in a client's segment goes to new memory, and the old goes."""
+    """A write to a value in a client's segment goes to new memory, and the old memory is freed."""
     client = daemon.client(bytes=SIZE)
     x, _ = upload_shared(client, np.full(COUNT, 2.0))
     client.double(x)
@@ -670,7 +670,7 @@ def test_an_effect_without_a_callback_stops_its_chain_at_an_error(daemon: Daemon
 class Held:
     """Turns every fetch of a program into one with an export, and releases exports at random.
 
-    Until an export is released, what was answered must not change, also after its session has ended.
+    Until an export is released, its answer must not change, also after its session has ended.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:

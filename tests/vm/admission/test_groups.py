@@ -158,7 +158,7 @@ def test_a_snapshot_of_what_is_being_written_has_the_value_of_its_position(bare:
     writer.send(*increments(writer, x))
     bare.engine.receive(reader.session, [[LOOKUP, ("x",), (reader.new(),), 50, True]])
     writer.send(*increments(writer, x))
-    bare.engine.close(writer.session)  # nor does its end take anything away
+    bare.engine.close(writer.session)  # the end of the session removes no value either
     assert reader.fetch(reader.ids) == [2.0]
     assert reader.answers[50] == ([(((1,), "float64"), "cpu:0")], None)
 

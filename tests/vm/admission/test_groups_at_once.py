@@ -34,7 +34,7 @@ def uploaded(session: td.Session, count: int = 3) -> list[td.Tensor]:
 
 
 def ran_at_once(session: td.Session) -> bool:
-    """Did all steps of collectives run on the driving thread, and wait for nothing?"""
+    """Whether all steps of collectives ran on the driving thread, without waiting."""
     records = [each for each in session.trace().records if "#" in each.op]
     assert records
     return not any(each.edges for each in records)

@@ -40,7 +40,7 @@ def call(
 
 
 def asked(client: Client, request: int = REQUEST) -> HostCallAnswer:
-    """What the client was last told of the call."""
+    """The last answer to the client about the call."""
     value, error = client.answers[request]
     assert error is None
     assert isinstance(value, HostCallAnswer)
@@ -197,7 +197,7 @@ def test_a_call_that_waits_holds_up_nothing_but_its_results(client, bare):
 @each_case("ends", ["cancel", "close"])
 @each_case("sent", [True, False])
 def test_a_call_ends_at_once_with_its_session(client, bare, ends, sent):
-    """Whether or not the client has been asked, nothing stays, and what it returns later is dropped."""
+    """Whether or not the client has been asked, no state stays, and a later return is dropped."""
     x = client.upload([2.0])
     gate = x if sent else call(client, request=1)[0]
     (y,) = call(client, gate)
@@ -239,7 +239,7 @@ def test_a_cancellation_spares_a_call_whose_result_others_hold(client, bare):
 
 
 def test_in_a_group_and_behind_a_chain(client):
-    """Of a chain that a call reads, what comes next waits for the call; calls on it do not wait for each other."""
+    """Later effects of a chain that a call reads wait for the call; calls on the chain do not wait for each other."""
     chain = client.new()
     client.send(Chain(chain))
     outputs = [client.new(), client.new()]

@@ -75,7 +75,7 @@ STRANGE: dict[str, Any] = {
 }
 LISTS = ("[]", "[[]]", "deep")
 
-# Which of these values a field of each type may hold; all others are of a wrong type.
+# The values that a field of each type may hold; all others are of a wrong type.
 FITTING: dict[Any, tuple[str, ...]] = {
     fields.Request: (),
     fields.LocationNumber: (),

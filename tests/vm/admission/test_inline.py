@@ -36,8 +36,8 @@ SIGNATURES = (
     Signature(ADD_SCALAR, "add", (), (PAIR, "float"), "cpu:0", None),
     Signature(ADD_INTO, "add", (), (PAIR, PAIR), "cpu:0", (PAIR,)),
     Signature(FLIP, "flip", (), (PAIR,), "cpu:0", None),
-    Signature(DIVIDE, "take", (("axis", 0),), (PAIR, WHOLE), "cpu:0", None),  # its kernel looks at the indices
-    Signature(UNKNOWN_OP, "?", (), (PAIR,), "cpu:0", None),  # so short that no name is like it
+    Signature(DIVIDE, "take", (("axis", 0),), (PAIR, WHOLE), "cpu:0", None),  # its kernel checks the indices
+    Signature(UNKNOWN_OP, "?", (), (PAIR,), "cpu:0", None),  # so short that no known name is similar
     Signature(SET, "setitem", (("index", (0,)),), (PAIR, "float"), "cpu:0", (PAIR,)),
     Signature(DROPOUT, "negative", (), (FLAT,), "cpu:0", None),
     Signature(LOSING, "unique_values", (), (PAIR,), "cpu:0", None),
@@ -83,7 +83,7 @@ def prepare(client: Client) -> None:
 
 
 def value_of(tensor: VmTensor) -> Any:
-    """What a tensor holds: values, or type and text of an error."""
+    """The content of a tensor: values, or type and text of an error."""
     (copy,) = tensor.storage.copies.values()
     if copy.poison is not None:
         return told(copy.poison)
@@ -96,7 +96,7 @@ def told(error: TensordError | None) -> Any:
 
 
 def state(client: Client) -> dict[str, Any]:
-    """Everything that has to be the same, whichever way was taken."""
+    """The state that must be the same on both ways."""
     engine, session = client.bare.engine, client.session
     device = engine.devices["cpu:0"]
     tensors = session.tensors.items()
@@ -247,7 +247,7 @@ def messages() -> dict[str, Any]:
 
 
 def strange() -> Iterator[tuple[tuple[str, str], Any]]:
-    """Messages with something strange in one field: by the field and by what it is."""
+    """Messages with a strange value in one field, by the field's and the value's name."""
     for name, value in SCALARS.items():
         yield ("signature", name), [CALL, value, (X, Y), (NEW,), 0, 1]
         yield ("first operand", name), [CALL, ADD, (value, Y), (NEW,), 0, 1]
@@ -274,7 +274,7 @@ FEWER = {" ".join(names) for names in STRANGE} - {" ".join(names) for names in s
 def test_both_ways_leave_the_same(name: str) -> None:
     both = Both()
     both.send(MESSAGES[name])
-    both.send(MESSAGES["an op"])  # and whatever it was, the next one finds a sound engine
+    both.send(MESSAGES["an op"])  # after any message, the next one finds a sound engine
     both.send(Release((NEW, X)))
 
 
@@ -379,7 +379,7 @@ def test_a_long_program_leaves_the_same_after_each_message() -> None:
 
 
 class TestWhichWay:
-    """What this file compares are two ways indeed."""
+    """The two clients of this file really take two different ways."""
 
     def test_one_ran_at_once_and_the_other_did_not(self) -> None:
         both = Both()
@@ -432,7 +432,7 @@ class TestWhichWay:
 
 
 def test_a_view_whose_base_has_gone_is_not_handed_on() -> None:
-    """It has its memory for itself, but its elements do not lie there as those of a result do."""
+    """The view alone uses its memory, but the layout of its elements is not that of a result."""
     both = Both()
     both.send(Release((X,)))
     both.send([CALL, NEGATE, (VIEW,), (NEW,), 0b1, 1])
@@ -441,13 +441,13 @@ def test_a_view_whose_base_has_gone_is_not_handed_on() -> None:
 
 @each_case("part", [False, True])
 def test_what_has_copies_elsewhere_is_not_handed_on(part: bool) -> None:
-    """They would count as copies of the result, or of a part of it."""
+    """The copies would count as copies of the result, or of a part of it."""
     client, negate = Client(Parts("cpu:0", "sim:0", inline=True), Limits()), 99
     first = client.signature("getitem", (FLAT,), (("index", (("slice", 0, 2, None),)),))
     client.send(Signature(negate, "negative", (), (PAIR if part else FLAT,), "sim:0", None))
 
     def negated_elsewhere(id_: int) -> list[float]:
-        """What is brought there for that stays."""
+        """The copy that the op needs there stays."""
         seen = client.new() if part else id_
         if part:
             client.send(Call(first, (id_,), (seen,), 0, 1))

@@ -32,7 +32,7 @@ VALUES = [1.0, 2.0, 3.0, 4.0]
 
 
 class Held:
-    """What the links would copy, later."""
+    """Copies of the links, held back."""
 
     def __init__(self) -> None:
         self.steps: list[Callable[[], None]] = []
@@ -57,7 +57,7 @@ class Node:
         self.links = links
         self.bare = Bare(inline=False)
         self.bare.engine.join(links, self.sink)
-        self.deaf = False  # what links report is heard later
+        self.deaf = False  # reports of links are kept for later
         self.unheard: list[Any] = []
         self.client: Client = self.bare.client(**limits)
 
@@ -76,7 +76,7 @@ class Node:
         return self.bare.engine
 
     def statuses(self) -> list[str]:
-        """The opcodes and outcomes of what has ended of transfers."""
+        """The opcodes and statuses of the ended halves of transfers."""
         entries = self.engine.ring.records(nowhere)
         return [f"{one.opcode} {one.status}" for one in entries if one.opcode in {"Send", "Expect", "Recv"}]
 
@@ -112,7 +112,7 @@ class Two:
             self.second.bare.drain()
 
     def check_idle(self) -> None:
-        """Nothing is left of any transfer, and both machines are sound."""
+        """Check that no transfer is left, and that both machines are sound."""
         assert self.link.pending() == 0
         for node in (self.first, self.second):
             assert not node.engine.live
@@ -239,7 +239,7 @@ class TestAnError:
         assert (here.message, here.op, here.location) == (there.message, there.op, there.location)
         assert two.first.statuses() == ["Send SKIPPED"]
         assert two.second.statuses() == ["Expect SKIPPED", "Recv SKIPPED"]
-        assert two.second.bare.errors == []  # it is told where it arose
+        assert two.second.bare.errors == []  # the error is reported where it arose
         two.check_idle()
 
     def test_of_a_meta_that_differs_is_one_of_both(self, two: Two) -> None:
@@ -263,7 +263,7 @@ class TestAnError:
         kinds = {"tensor": ProtocolError, "node": MetadataError, "lost": NodeLost, "cancelled": CancelledError}
         if what != "cancelled":
             assert isinstance(two.first.bare.errors[-1], kinds[what])
-        if what != "node":  # then nobody knows where the value was to go
+        if what != "node":  # otherwise the value's destination is unknown
             assert isinstance(error_of(two.second, y), kinds[what])
             two.check_idle()
 
@@ -358,7 +358,7 @@ def inflict(two: Two, fault: str) -> None:
         node.engine.close(node.client.session)
     else:
         other = node.bare.client()
-        other.call("add", *[other.upload([1.0])] * 2)  # with the end of which the loss is noticed
+        other.call("add", *[other.upload([1.0])] * 2)  # the end of this op reveals the loss
         node.bare.device.lost = KernelError("the device is lost")
         node.bare.drain()
     for each in (two.first, two.second):

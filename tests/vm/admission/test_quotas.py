@@ -81,7 +81,7 @@ def test_releasing_one_handle_twice_over_makes_no_room_for_two(bare: Bare) -> No
     client = bare.client(tensors=1)
     x = client.upload([1.0])
     number = client.signature("add", (((1,), "float64"), "float"))
-    client.send(Call(number, (x, 1.0), (client.new(),), 1 << 1 | 1 << 40, 1))  # bits of a scalar, and of nothing
+    client.send(Call(number, (x, 1.0), (client.new(),), 1 << 1 | 1 << 40, 1))  # bits of a scalar, and of no operand
     with pytest.raises(QuotaError):
         client.fetch(client.ids)
 
@@ -320,7 +320,7 @@ def test_routines_under_names_are_bounded_by_their_steps(bare: Bare) -> None:
     client.publish("a", "b", ids=[four, four])
     with pytest.raises(QuotaError, match="would have 18 steps of 16; unpublish some"):
         client.ask(Publish(("c", "d"), (four, six), 0))
-    client.publish("a", "c", ids=[six, four])  # in place of the four
+    client.publish("a", "c", ids=[six, four])  # it replaces the four
     assert (client.session.account.steps, client.session.steps) == (14, 10)
     client.release(four, six)
     assert (client.session.account.steps, client.session.steps) == (14, 0)
@@ -330,7 +330,7 @@ def test_routines_under_names_are_bounded_by_their_steps(bare: Bare) -> None:
 
 
 def nested(levels: int) -> Any:
-    """That many lists inside of one another."""
+    """Lists inside one another, `levels` deep."""
     value: Any = ()
     for _ in range(levels - 1):
         value = (value,)

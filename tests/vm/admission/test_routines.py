@@ -46,7 +46,7 @@ def refused_by(client: Client, program: Program, routine: int, inputs: Any, matc
     return error
 
 
-# -- what a run does -----------------------------------------------------------------------------------------------
+# -- effects of a run ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 3, 64])
@@ -142,14 +142,14 @@ def test_thousands_of_runs_leave_nothing_behind(program: Program, batches: int, 
         assert client.fetch(inputs[0]) == [batches * batch]
 
 
-# -- what is refused -----------------------------------------------------------------------------------------------
+# -- refusals ------------------------------------------------------------------------------------------------------
 
 
 def records_of(program: Program) -> list[Any]:
     return list(wire_records(program))
 
 
-MANY = records_of(chain_of(63))  # with its parameter and what it returns 65 records
+MANY = records_of(chain_of(63))  # with its parameter and its return 65 records
 
 
 @each_case(
@@ -230,7 +230,7 @@ def test_ids_of_programs_and_routines_rise(bare: Bare) -> None:
     ],
 )
 def test_a_run_that_does_not_fit_is_refused_as_a_whole(bare: Bare, change: dict[str, Any], match: str) -> None:
-    """Its results, what it would have written, its side effects and their chains get the error, at the run's line."""
+    """Its results, the tensors that it writes, its side effects and their chains get the error, at the run's line."""
     client, program = bare.client(), accumulate()
     x, _ = client.upload([1.0]), client.upload([1.0, 2.0])
     w, chain = client.upload([1.0]), client.new()
@@ -384,7 +384,7 @@ def test_signatures_of_a_routine_count_as_operands_until_it_is_released(bare: Ba
 
 
 def begin(bare: Bare, client: Client, messages: list[Any], ops: int) -> None:
-    """Admit messages up to a run, and so many ops of it."""
+    """Admit messages up to a run, and `ops` ops of the run."""
     bare.engine.take(client.session, [encode_message(message) for message in messages])
     assert client.session.unfolding is not None
     bare.engine.take(client.session, rest_of_run(client.session, ops))
@@ -479,7 +479,7 @@ def test_a_cancelled_session_s_runs_are_refused_and_spare_what_others_hold(bare:
 
 
 def test_batches_of_others_wait_for_a_run_as_they_wait_for_a_batch(bare: Bare, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few messages a pass admits, the run's own session goes on behind it, with the right values."""
+    """Even with few messages a pass, the run's own session goes on behind the run, with the right values."""
     monkeypatch.setattr(engine_module, "WINDOW", 3)
     client, other, program = bare.client(), bare.client(), chain_of(10)
     x, routine, theirs = client.upload([1.0]), link(client, program), other.upload([5.0])
@@ -527,7 +527,7 @@ def test_a_group_may_link_what_it_runs_and_release_it(bare: Bare) -> None:
 
 @pytest.mark.parametrize("inside", [True, False], ids=["linked inside", "linked before"])
 def test_the_runs_of_a_group_have_a_bounded_number_of_steps(bare: Bare, inside: bool) -> None:
-    """Nobody else is served meanwhile."""
+    """No other session is served during a group."""
     client, program = bare.client(), chain_of(1000)
     x = client.upload([1.0])
     group: list[Any] = []

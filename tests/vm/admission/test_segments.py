@@ -48,7 +48,7 @@ parameter %0 x: float64[8] on d0
 %1: float64[8] = negative %0 on d0
 %2: float64[8] = add %0, %1 into %0 on d0
 return"""
-EIGHT = 64  # bytes of such a tensor
+EIGHT = 64  # bytes of a tensor of eight elements
 
 
 class Linked:
@@ -79,7 +79,7 @@ class Linked:
 
     @property
     def segments(self) -> list[RunInstruction]:
-        """Those that are live."""
+        """The live segments."""
         return [each for each in self.parts.engine.live.values() if isinstance(each, RunInstruction)]
 
     def fetch(self, ids: Sequence[int]) -> list[list[float]]:
@@ -101,7 +101,7 @@ DIFFERENCES = [float(n * n - n) for n in range(8)]
 
 
 def execute(parts: Parts) -> list[str]:
-    """Streams go on as far as they can, and nobody hears of it; what has executed, in order."""
+    """Run the streams as far as they can go, without reports; returns the labels of executed tasks, in order."""
     done = []
     while busy := [stream for stream in parts.streams if stream.can_execute()]:
         done.append(busy[0].waiting[0].label)
@@ -232,7 +232,7 @@ class TestMemory:
         it.inputs = (it.upload("cpu:0"),)
         moved = it.upload("cpu:0")
         it.client.send(ToDevice(moved, it.client.new(), "sim:0", LINE))
-        it.parts.backends["sim:0"].limit = 5 * EIGHT  # what there is, x, the arena, the result; nothing else
+        it.parts.backends["sim:0"].limit = 5 * EIGHT  # the tensors there, x, the arena, the result; no more
         results = it.run()
         assert not it.segments
         assert it.fetch(results) == [DIFFERENCES]

@@ -139,7 +139,7 @@ def machine(gpu: Gpu) -> Iterator[VirtualMachine]:
 
 
 def settle(machine: VirtualMachine) -> None:
-    """Everything has ended, and adds up."""
+    """Wait until all instructions have ended, and check the sums."""
     with machine.locked():
         machine.engine.scheduler.fences.fence_all()
     assert machine.wait_until(lambda: not machine.engine.live, WAIT)
@@ -152,7 +152,7 @@ def device(machine: VirtualMachine) -> Any:
 
 
 def contents(gpu: Gpu, shared: Any, nbytes: int | None = None) -> Any:
-    """What another process sees in a block: all of it, or that many bytes."""
+    """A block as another process sees it: all of it, or its first `nbytes`."""
     number, _, size, _, _ = shared
     (block,) = [one for one in blocks(gpu) if one.size == size and one.fd == fd_of(shared)]
     assert number > 0
@@ -165,7 +165,7 @@ def fd_of(shared: Any) -> int:
 
 
 def blocks(gpu: Gpu) -> list[Any]:
-    """Those that have a handle."""
+    """The blocks that have a handle."""
     return [one for one in regions_of(gpu).owners() if getattr(one, "fd", -1) >= 0]
 
 
@@ -302,7 +302,7 @@ def test_blocks_of_an_ended_session_are_kept_and_counted_until_their_process_has
 def test_without_memory_the_client_is_told_and_others_go_on(gpu: Gpu, machine: VirtualMachine) -> None:
     client = Client(machine)
     x = client.upload()
-    gpu.free[0] = 0  # somebody else has it
+    gpu.free[0] = 0  # another process has the memory
     with pytest.raises(DeviceMemoryError, match=r"the GPU has no block of .* bytes left; numpy\(\) gives a copy"):
         client.share(x)
     gpu.free[0] = 1 << 27
@@ -333,7 +333,7 @@ def test_the_block_of_an_export_that_is_released_before_its_value_is_there_is_fr
     client.release(export)
     assert len(blocks(gpu)) == 2
     gpu.release("compute")
-    with suppress(ProtocolError):  # unless the copy was launched by then
+    with suppress(ProtocolError):  # unless the copy was launched before
         client.answer(request)
     settle(machine)
     assert machine.wait_until(lambda: len(blocks(gpu)) == 1, WAIT)

@@ -17,7 +17,7 @@ SMALL, LARGE = np.arange(8.0), np.arange(float(COPIED_BYTES))
 
 
 def test_a_small_upload_is_there_at_once_in_memory_of_the_device() -> None:
-    """No instruction waits for anything, and the array that was sent may be used again."""
+    """No instruction waits, and the sent array may be used again."""
     bare = Bare()
     client = bare.client()
     message = client.upload_message(SMALL)
@@ -30,7 +30,7 @@ def test_a_small_upload_is_there_at_once_in_memory_of_the_device() -> None:
 @each_case("values", [SMALL, LARGE], ids=["small", "large"])
 @each_case("inline", [True, False])
 def test_uploads_leave_one_kind_of_record_and_no_memory_behind(values: np.ndarray, inline: bool) -> None:
-    """Whatever way they took."""
+    """Inline uploads, and uploads on a stream."""
     bare = Bare(inline=inline)
     client = bare.client()
     x = client.upload(values)
@@ -47,7 +47,7 @@ def test_uploads_leave_one_kind_of_record_and_no_memory_behind(values: np.ndarra
 
 @each_case("dtype", ["nonsense", "float32", "int64"])
 def test_a_dtype_that_is_not_the_payloads_is_refused(dtype: str) -> None:
-    """NumPy's float64 is equal to None, and so to what is not found."""
+    """NumPy's float64 is equal to None, and so to a lookup that fails."""
     client = Bare().client()
     client.send(client.upload_message(SMALL)._replace(dtype=dtype))
     with pytest.raises(MetadataError, match="asarray"):

@@ -49,7 +49,7 @@ class FakeClock:
 
 
 class FakeProcess:
-    """A daemon. `asked`: what was asked of it; tests call `observer`."""
+    """A daemon. `asked`: the requests to it; tests call `observer`."""
 
     def __init__(self, pid: int, config: str, observer: ChildObserver) -> None:
         self.pid, self.config, self.observer = pid, config, observer
@@ -67,7 +67,7 @@ class FakeProcess:
 
 
 class FakeStart:
-    """Starts such daemons; `fails` is raised instead."""
+    """Starts fake daemons, or raises `fails`."""
 
     def __init__(self) -> None:
         self.started: list[FakeProcess] = []
@@ -87,7 +87,7 @@ class FakeStart:
 
 
 class FakeDaemon:
-    """What daemons answer, by the address. `tables`: what `join` has told each; `sessions`: that each has open."""
+    """Answers of daemons, by address. `tables`: the tables that `join` has sent; `sessions`: the number in each status."""
 
     def __init__(self) -> None:
         self.tables: dict[str, list[dict[str, Any]]] = {}
@@ -116,7 +116,7 @@ class FakeDaemon:
 
 
 class FakePeers:
-    """Supervisors of one event loop. `gone`: those that do not answer."""
+    """Supervisors of one event loop. `gone`: the supervisors that do not answer."""
 
     def __init__(self) -> None:
         self.there: dict[str, Supervisor] = {}

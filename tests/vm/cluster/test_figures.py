@@ -42,7 +42,7 @@ def test_without_a_daemon_there_are_the_supervisors_figures(tmp_path, monkeypatc
 
 
 def test_what_an_exporter_has_under_the_same_name_is_the_same(tmp_path, monkeypatch):
-    """But for the daemon's memory, which is never twice the same, and what the supervisor says itself."""
+    """Except the daemon's memory, which always varies, and the supervisor's own figures."""
     with td.connect("local", devices=["cpu:0", "sim:0"], node="node0") as session:
         x = session.asarray([1.0, 2.0], device="sim:0")
         session.publish("x", x)

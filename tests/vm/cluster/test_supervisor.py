@@ -58,7 +58,7 @@ class Cluster:
         return made
 
     async def until(self, condition):
-        """Wait for what a few turns of the loop bring about."""
+        """Wait for the effects of a few turns of the loop."""
         async with asyncio.timeout(LIMIT):
             while not condition():  # noqa: ASYNC110 - no event tells what a fake daemon was asked
                 await asyncio.sleep(0.002)
@@ -171,7 +171,7 @@ def test_new_credentials_reach_the_daemon_and_outlive_the_supervisor(run):
         rotated = KEYS.with_new_token()
         one.admit(rotated)
         await cluster.until(lambda: cluster.daemon.tokens[-1] == rotated.token)
-        one.admit(KEYS)  # older ones change nothing
+        one.admit(KEYS)  # older entries change nothing
         assert one.credentials == rotated == Home(one.keeper.home.directory).credentials()
 
     run(scenario)

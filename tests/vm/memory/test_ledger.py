@@ -216,7 +216,7 @@ class TestBehindOtherNodes:
 
 
 def test_two_programs_that_fit_one_after_the_other_both_end(parts: Parts) -> None:
-    """Each needs 64 of 100 bytes at its peak; the later one is ready first all the time."""
+    """Each needs 64 of 100 bytes at its peak; the instructions of the later one are always ready first."""
     made = []
     for program in "ab":
         x, y = parts.tensor(4, filled=False), parts.tensor(4, filled=False)

@@ -58,14 +58,14 @@ def mirror(parts: Parts, tensor: VmTensor, *, drain: bool = True) -> Copy:
 
 
 def make_room(room: RoomRequest) -> bool:
-    """Let copies leave, but evict none; does what is wanted fit?"""
+    """Let copies leave, without evictions; whether the request fits."""
     for _ in leaving(room):
         pass
     return room.fits()
 
 
 def drop(sim: DeviceState, *spare: Copy) -> None:
-    """Drop copies for 32 bytes that are planned beside those that are there."""
+    """Drop copies for 32 bytes that are planned beside the present copies."""
     sim.planned += 32
     make_room(RoomRequest(sim, spare))
     sim.planned -= 32
@@ -155,7 +155,7 @@ class TestFailedTransfers:
         assert x.storage.copies == {sim: copy}
         assert (copy.current, copy.uses, sim.planned, sim.standby) == (True, 0, 48, {})
         assert copy.buffer is not None
-        assert freed == [sim]  # so that an instruction that waits for that memory is told that there is none
+        assert freed == [sim]  # so that an instruction that waits for the memory learns that there is none
 
     def test_not_if_another_healthy_copy_is_left(
         self, parts: Parts, x: VmTensor, sim: DeviceState, copy: Copy, freed: list[DeviceState]
@@ -189,7 +189,7 @@ class TestFailedTransfers:
 
 
 def test_what_will_never_have_memory_leaves_the_plan_first(parts: Parts, sim: DeviceState) -> None:
-    """Its transfer waits for a source that was cancelled, say; until it retires nothing could evict the copy."""
+    """For example, its transfer waits for a cancelled source; until the transfer retires the copy cannot be evicted."""
     y = parts.tensor(2)
     parts.op("gate", writes=[y])
     copy = parts.residency.operand(y, sim, Cause(parts.session, 0)).copy

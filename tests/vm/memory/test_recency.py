@@ -24,7 +24,7 @@ def storage(parts: Parts) -> Storage:
 
 
 def after(parts: Parts, storage: Storage, uses: int) -> None:
-    """The storage is used behind so many uses of others."""
+    """Use the storage after `uses` uses of others."""
     parts.here.uses.newest += uses
     touch(storage, parts.here)
 

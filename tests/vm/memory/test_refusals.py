@@ -24,7 +24,7 @@ def parts() -> Parts:
 
 @pytest.fixture
 def sim(parts: Parts) -> DeviceState:
-    """A device with one candidate, and the host below it."""
+    """A device with one candidate, above the host."""
     sim = parts.at("sim:0")
     sim.tiers = (parts.at("cpu:0"),)
     sim.short = True

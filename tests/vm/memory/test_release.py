@@ -22,12 +22,12 @@ def parts() -> Parts:
 
 @pytest.fixture
 def copy(parts: Parts) -> Copy:
-    """A copy of 8 bytes that nobody uses."""
+    """An unused copy of 8 bytes."""
     return copy_of(parts.tensor())
 
 
 def queued(parts: Parts, copy: Copy, uses: int, on: int) -> None:
-    """So many uses, of which so many are queued on the one stream."""
+    """Set the number of uses of the copy, `on` of which are queued on the one stream."""
     copy.uses, copy.queued = uses, on
     copy.stream = parts.device.compute[0]
     copy.stream.queued = on

@@ -190,7 +190,7 @@ class TestDroppingIdle:
         parts.drain()
 
     def test_what_is_no_replica_any_more_stays_and_keeps_its_position(self, parts: Parts, sim: DeviceState) -> None:
-        """Else the order in which admission drops copies would depend on when a device ran out of memory."""
+        """Otherwise the order in which admission drops copies would depend on when a device ran out of memory."""
         x = parts.tensor()
         copy = mirror(parts, x)
         mapped = mirror(parts, parts.tensor())

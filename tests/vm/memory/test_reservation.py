@@ -28,7 +28,7 @@ def parts() -> Parts:
 
 
 def making(parts: Parts, *elements: int) -> Instruction:
-    """An instruction that is to make so many results; it was admitted, but nobody dispatches it."""
+    """An admitted instruction, not dispatched, with a result of each of these sizes."""
     instruction = parts.scheduler.new_instruction(parts.session, Opcode.CALL, "op", parts.here, 0)
     tensors = [parts.tensor(n, filled=False) for n in elements]
     instruction.outputs = tuple(Binding(copy_of(t), t, 0, None) for t in tensors)
@@ -63,7 +63,7 @@ class TestReserve:
     def test_memory_that_is_free_for_its_stream_alone_is_so_again_when_the_rest_does_not_fit(
         self, parts: Parts
     ) -> None:
-        """Instructions queued ahead on the stream still read it, so nobody else may have it."""
+        """Instructions queued ahead on the stream still read it, so no other stream may have it."""
         instruction = making(parts, 2, 3, 4)
         stream = instruction.stream = parts.device.compute[0]
         buffer: Any = parts.device.allocate(16)
@@ -123,7 +123,7 @@ class TestStuck:
         later: Any = making(parts, 1)
         later.queue, later.status = SessionQueue(parts.device.compute[0], parts.here), Status.DISPATCHED
         assert not is_stuck(first)
-        later.status = Status.EXECUTED  # it stays: nothing more comes of it
+        later.status = Status.EXECUTED  # it stays, and has no further effect
         assert is_stuck(first)
 
     def test_not_while_ended_sessions_have_something_to_release(self, parts: Parts) -> None:
@@ -134,11 +134,11 @@ class TestStuck:
         assert is_stuck(first)
 
     def test_not_while_a_release_is_about_to_run(self, parts: Parts) -> None:
-        """An ended session has admitted it late, so it is a later instruction."""
+        """An ended session has admitted the release late, so it is a later instruction."""
         first = making(parts, 9)
         release = parts.scheduler.new_instruction(parts.session, Opcode.RELEASE, "release", parts.here, 0)
         parts.here.live[release] = None
-        assert is_stuck(first)  # it may wait for an instruction that waits for this one
+        assert is_stuck(first)  # `release` may wait for an instruction that waits for `first`
         release.move(Event.SATISFIED)
         assert not is_stuck(first)
 
@@ -149,7 +149,7 @@ class TestStuck:
         copy = copy_of(parts.tensor(1))
         parts.here.standby[copy] = earlier
         assert not is_stuck(first)
-        parts.here.standby[copy] = later  # which may wait for the first one
+        parts.here.standby[copy] = later  # `later` may wait for `first`
         assert is_stuck(first)
 
     def test_its_error_says_what_is_in_use(self, parts: Parts) -> None:

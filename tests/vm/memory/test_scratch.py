@@ -84,7 +84,7 @@ def hungry(client: Client, x: int, op: str = "hungry", out: int = 0) -> tuple[in
 
 
 def room(bare: Bare, nbytes: int) -> None:
-    """So much memory is left."""
+    """Limit the free memory to `nbytes`."""
     bare.device.limit = bare.device.allocated + nbytes
 
 

@@ -16,7 +16,7 @@ from tensord.vm.model.tensor import VmTensor
 
 from ..parts import Parts, copy_of
 
-ELEMENTS = 1 << 14  # of 8 bytes: twice what counts for a transfer
+ELEMENTS = 1 << 14  # of 8 bytes: twice the threshold of a transfer's cost
 SIZE = 8 * ELEMENTS
 
 
@@ -64,12 +64,12 @@ def test_in_a_loop_what_was_used_last_leaves_first(parts: Parts, sim: DeviceStat
     made = tensors(parts, 6)
     for _ in range(3):
         use(sim, *made)
-    sim.backend.limit = 1  # nothing is too young to leave
+    sim.backend.limit = 1  # no copy is too young to leave
     assert order(parts, made) == [5, 4, 3, 2, 1, 0]
 
 
 def test_the_newest_half_of_the_memory_stays_as_long_as_there_is_anything_else(parts: Parts, sim: DeviceState) -> None:
-    """What has just been used is being read: its memory comes free late."""
+    """A copy that was just used is still being read: its memory becomes free late."""
     made = tensors(parts, 6)
     for _ in range(3):
         use(sim, *made)
@@ -97,7 +97,7 @@ def test_what_has_to_move_only_once_leaves_before_what_has_to_move_twice(parts: 
 
 
 def test_one_large_value_leaves_before_many_small_ones(parts: Parts, sim: DeviceState) -> None:
-    """Each transfer costs something, however little it moves."""
+    """Each transfer has a fixed cost, however few bytes it moves."""
     small, large = tensors(parts, 3, elements=1), tensors(parts, 1)
     use(sim, *small, *large)
     tensors(parts, 1)
@@ -140,7 +140,7 @@ def test_where_there_is_much_a_ranking_serves_again(
     account = parts.session.account
     (first, _) = next(victims(sim, account, ()))
     ranking = sim.eviction.rankings[account, False]
-    use(sim, made[1])  # and so it is no candidate of this ranking any more
+    use(sim, made[1])  # so it is no longer a candidate of this ranking
     (second, _) = next(victims(sim, account, ()))
     assert sim.eviction.rankings[account, False] is ranking
     assert [first, second] == [copy_of(made[0], sim), copy_of(made[2], sim)]
@@ -170,7 +170,7 @@ def test_what_is_gone_or_mapped_is_not_offered_as_a_replica(parts: Parts, sim: D
 
 
 class TestWindows:
-    """Where there are many copies, they are ranked a window at a time."""
+    """Many copies are ranked a window at a time."""
 
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ class TestWindows:
         made = tensors(parts, 12)
         found = order(parts, made)
         assert found[:3] == [0, 4, 8]
-        assert sorted(found[3:]) == list(range(12))  # nobody has evicted anything
+        assert sorted(found[3:]) == list(range(12))  # no copy was evicted
 
     def test_ones_own_leave_from_all_windows_before_those_of_others(self, parts: Parts) -> None:
         made = tensors(parts, 12)
@@ -224,7 +224,7 @@ def test_nothing_is_kept_for_a_device_that_is_empty(
 def test_nothing_is_kept_of_a_session_that_ends(
     parts: Parts, sim: DeviceState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What of it is to be released goes piece by piece, and so do the objects: no ranking has them all."""
+    """Its handles are released piece by piece, and so are its objects: no ranking holds them all."""
     monkeypatch.setattr(module, "FEW", 0)
     parts.engine.admission.cancellation.piece = 1
     tensors(parts, 3)

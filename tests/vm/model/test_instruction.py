@@ -29,7 +29,7 @@ def parts() -> Parts:
 
 @pytest.fixture
 def instruction(parts: Parts) -> Instruction:
-    """One that was not admitted, with a line of the user's."""
+    """An instruction that was not admitted, with a line of the user's."""
     parts.session.source.lines.keep(3, "user.py:3")
     return Instruction(7, parts.session, Opcode.CALL, "add", parts.here, 3)
 

@@ -52,7 +52,7 @@ def test_a_function_gives_the_same_bits_for_the_array_as_for_the_number(name: st
         with np.errstate(all="ignore"):
             held = number.of(value)
         if held is value:
-            continue  # the dtype does not hold it, so it stays what it is
+            continue  # the dtype does not hold it, so it stays a Python number
         assert result(function, x, held) == result(function, x, value), (dtype, value)
         assert result(function, held, x) == result(function, value, x), (dtype, value)
 

@@ -26,7 +26,7 @@ def full() -> Parts:
 
 
 def stuck(parts: Parts) -> Instruction:
-    """An instruction for whose result nobody has planned room."""
+    """An instruction whose result has no planned room."""
     made, copy = parts.residency.new_tensor(Meta.of((8,), "float64"), parts.here)
     instruction = parts.scheduler.new_instruction(parts.session, Opcode.CALL, "op", parts.here, 0)
     instruction.outputs, instruction.writes = (Binding(copy, made, 0, None),), (copy,)

@@ -52,7 +52,7 @@ def half(parts: Parts, base: VmTensor) -> VmTensor:
 
 
 def move(parts: Parts, tensor: VmTensor, name: str) -> Moved:
-    """What `to_device` makes."""
+    """The result of `to_device`."""
     new = moved(tensor, parts.at(name), parts.session, 0)
     parts.session.newest += 1
     parts.session.tensors[parts.session.newest] = new
@@ -208,7 +208,7 @@ class TestWriting:
         assert parts.at("cpu:0").planned == 8
 
     def test_so_is_one_whose_maker_is_doomed(self, parts: Parts) -> None:
-        """It has left the plan, and the write needs memory."""
+        """Its memory has left the plan, and the write needs memory."""
         x, y = parts.tensor(filled=False), parts.tensor()
         parts.op("gate", writes=[y])
         maker = parts.op("maker", reads=[y], writes=[x], opcode=Opcode.ACCESS)
@@ -235,7 +235,7 @@ class TestWriting:
     def test_a_target_may_not_leave_before_its_instruction_is_admitted(
         self, parts: Parts, device: str, *, shared: bool
     ) -> None:
-        """What evicted it would read what stood there before, and the write would be lost."""
+        """The eviction would read the old value, and the write would be lost."""
         x = parts.tensor(home="sim:0")
         if shared:
             alias(x, x.home)
@@ -244,7 +244,7 @@ class TestWriting:
 
 
 class TestSharing:
-    """Values are independent: who writes to a shared storage gets one of its own."""
+    """Values are independent: a tensor of a shared storage gets its own storage before a write."""
 
     @pytest.mark.parametrize("partial", [True, False])
     def test_who_writes_leaves_the_others_their_value(self, parts: Parts, *, partial: bool) -> None:
@@ -358,7 +358,7 @@ class TestStrict:
 
 
 class TestMoving:
-    """A move begins when its session asks for anything, or needs any transfer."""
+    """A move begins when its session sends a request, or needs any transfer."""
 
     def test_nothing_moves_by_itself(self, parts: Parts) -> None:
         x = parts.tensor()
@@ -375,7 +375,7 @@ class TestMoving:
         assert copy_of(moved, parts.at("sim:0")).buffer is not None
 
     def test_what_is_about_to_be_written_waits_for_the_next_message(self, parts: Parts) -> None:
-        """What it brought would be there as the value after the write, and is the one before."""
+        """The transfer would bring the value before the write, and the copy would count as the value after it."""
         target = move(parts, parts.tensor(), "sim:0")
         parts.residency.target(target, parts.at("cpu:0"), True, Cause(parts.session, 0))
         bring(parts, parts.tensor(), "sim:1")
@@ -386,7 +386,7 @@ class TestMoving:
         assert not parts.session.moves
 
     def test_a_tensor_whose_move_is_over_does_not_keep_its_session(self, parts: Parts) -> None:
-        """It may outlive the session under a name."""
+        """The tensor may outlive the session under a name."""
         begun, view_of_begun = (move(parts, parts.tensor(4), "sim:0") for _ in range(2))
         bring(parts, parts.tensor(), "sim:1")
         late = half(parts, view_of_begun)
@@ -445,7 +445,7 @@ class TestMoving:
 
 class TestManyViews:
     def test_a_storage_keeps_the_newest_copies_of_its_views(self, parts: Parts) -> None:
-        """As many as its tensors can use, and some more: here it has two at a time."""
+        """As many copies as its tensors can use, and some more: here it has two at a time."""
         kept = VIEWS + 2 * len(parts.backends)
         base = parts.tensor(kept + 2)
         for row in range(kept + 2):
@@ -465,7 +465,7 @@ class TestManyViews:
         for row in range(count):
             view = share(base, Meta.of((1,), "float64"), 8 * row, (8,), base.home)
             copies.append(parts.residency.bring(view, parts.at("sim:0"), Cause(parts.session, 0)).copy)
-            base.storage.sharers = 1  # as of handles that were dropped meanwhile
+            base.storage.sharers = 1  # as if the other handles had been dropped
         assert all(copy.current for copy in copies)
 
 

@@ -307,7 +307,7 @@ class TestRecorder:
 
 
 def test_over_a_daemon_a_client_that_is_not_the_daemons_user_records_itself_alone(session):
-    """Whoever may ask over ipc as the daemon's own user may record all; others have `may_store` unset."""
+    """The daemon's own user over ipc may record all sessions; for other clients `may_store` is unset."""
     machine = machine_of(session)
     (inner,) = machine.engine.directory.sessions.values()
     inner.files.may_store = False

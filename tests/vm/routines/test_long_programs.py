@@ -70,7 +70,7 @@ def test_one_segment_is_compiled_in_a_pass() -> None:
 
 
 def test_a_turn_ends_behind_each_segment_that_is_compiled() -> None:
-    """As the daemon takes the messages of a run, which has others to serve in between."""
+    """The daemon takes the messages of a run in this way, with other sessions to serve in between."""
     it = Counted(chain_of(COUNT))
     result = it.begin()
     engine, session = it.bare.engine, it.client.session
@@ -99,7 +99,7 @@ def test_a_group_has_no_pause_so_little_of_a_run_in_it_is_compiled() -> None:
         x, expected = it.client.ids, [-value for value in expected]  # two runs, and one more op
         assert it.client.fetch(x) == expected
         steps.append(it.steps - before)
-    # In the first group it is cut.
+    # The first group is cut.
     assert steps == [COUNT % MAX_SEGMENT_STEPS, *[MAX_SEGMENT_STEPS] * 3, 0, 0]
 
 
@@ -125,7 +125,7 @@ def test_many_short_runs_of_a_group_are_not_all_compiled_in_it() -> None:
         it.client.send(Atomic([encode_message(message) for message in runs]))
         assert [it.client.fetch(message.outputs[0]) for message in runs] == [[1.0], [-1.0]] * 5
         steps.append(it.steps - before)
-    assert steps[0] == 0  # they run op by op first
+    assert steps[0] == 0  # the first runs are op by op
     assert max(steps) <= MAX_SEGMENT_STEPS
     assert it.steps == sum(len(program.steps) for program in programs)
 
@@ -157,7 +157,7 @@ def test_fusions_are_found_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_value_does_not_look_at_all_that_lay_in_its_memory_before() -> None:
-    """Else the time to compile a chain would grow with the square of its length."""
+    """Otherwise the time to compile a chain would grow with the square of its length."""
     it = Counted(chain_of(MAX_SEGMENT_STEPS))
     compilers: list[Compiler] = []
 

@@ -25,7 +25,7 @@ DEVICES = ("cpu:0", "sim:0")
 
 
 class Session:
-    """What a session has for programs, and nothing else."""
+    """The attributes of a session for programs alone."""
 
     def __init__(self, **limits: int) -> None:
         self.limits = Limits(**limits)

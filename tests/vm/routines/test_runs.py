@@ -52,7 +52,7 @@ def segments_of(client: Client, routine: int) -> list[CompiledSegment]:
 
 
 def sliced(length: int) -> Program:
-    """A chain of which a slice has two calls."""
+    """A chain, two calls of which fill a slice."""
     return chain_of(length, meta=Meta.of((150_000,), "float64"))
 
 
@@ -78,7 +78,7 @@ class TestTurns:
             order.append({session.id: len(waiting) for session, waiting in running.items()})
         assert bare.engine.scheduler.retired == before + 4
         last = [max(n for n, row in enumerate(order) if client.session.id in row) for client in clients]
-        assert last[1] < last[0] / 2  # the one run waits for no more than as many slices of the others'
+        assert last[1] < last[0] / 2  # the one run waits for at most as many slices of the others as it has itself
 
     def test_a_lost_device_ends_a_run_between_two_slices(self, bare: Bare) -> None:
         bare.engine.devices["cpu:0"].inline_work = 1 << 20
@@ -148,7 +148,7 @@ class TestAtOnce:
         client.send(Release(run(client, routine, program, (x,))))
         (replay,) = segments_of(client, routine)[0].ready
         for value in (2.0, 3.0):
-            x = client.upload([value])  # takes what was freed last
+            x = client.upload([value])  # takes the memory that was freed last
             (result,) = run(client, routine, program, (x,))
             assert client.fetch(result) == [-value]
             assert segments_of(client, routine)[0].ready == [replay]
@@ -156,7 +156,7 @@ class TestAtOnce:
         assert len(replay.arena) == segments_of(client, routine)[0].recipe.arena
 
     def test_all_runs_use_the_same_memory_inside(self, bare: Bare, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Else a routine of many segments would keep that many arenas between its runs."""
+        """Otherwise a routine of many segments would keep one arena for each between its runs."""
         taken: list[int] = []
         workspace = bare.device.workspace
 

@@ -33,7 +33,7 @@ class TestChoice:
         assert (first.stream, second.stream) == (one, two)
         reader = parts.op(reads=[x, y])
         assert choose_stream(reader) is two
-        one.execute()  # ... whatever order they come back in
+        one.execute()  # ... in any order
         one.report(1)
         parts.schedule()
         assert reader.stream is two
@@ -93,7 +93,7 @@ class TestElision:
         x, y = parts.tensor(), parts.tensor()
         parts.op(writes=[x])
         held = parts.op(writes=[y])
-        keep = parts.op(reads=[y], writes=[y], opcode=Opcode.ACCESS)  # the host looks: what follows waits hard
+        keep = parts.op(reads=[y], writes=[y], opcode=Opcode.ACCESS)  # read by the host: later instructions wait hard
         last = parts.op(reads=[x, y])
         assert [elided for *_, elided in last.edges] == [False, False]
         parts.drain()
@@ -182,7 +182,7 @@ class TestMemory:
         parts.device.limit = parts.device.allocated
         waiting = [parts.op(str(n), writes=[parts.tensor(filled=False)]) for n in range(3)]
         parts.here.waiting.clear()
-        for instruction in reversed(waiting):  # whatever order they come in
+        for instruction in reversed(waiting):  # in any order
             wait_for_memory(instruction)
         parts.device.limit = 1 << 24
         parts.dispatcher.retry(parts.here)

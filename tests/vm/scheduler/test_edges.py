@@ -103,7 +103,7 @@ class TestHardAndSoft:
     @pytest.mark.parametrize("host_first", [True, False])
     def test_what_the_host_sees_waits_hard_and_is_waited_for_hard(self, parts: Parts, *, host_first: bool) -> None:
         x = parts.tensor()
-        held = parts.op(writes=[x])  # so that what follows stays
+        held = parts.op(writes=[x])  # so that later accesses stay
         opcodes = [Opcode.ACCESS, Opcode.CALL]
         first, second = [
             parts.op(reads=[x], writes=[x], opcode=opcode) for opcode in (opcodes if host_first else reversed(opcodes))
@@ -243,7 +243,7 @@ class TestMakers:
     def test_the_ledger_expects_the_makers_alone(self, parts: Parts) -> None:
         x = parts.tensor(filled=False)
         parts.op(writes=[parts.tensor()])
-        parts.device.limit = parts.device.allocated  # nobody reserves
+        parts.device.limit = parts.device.allocated  # no memory can be reserved
         maker = parts.op(writes=[x])
         parts.op(reads=[x], writes=[x])
         assert parts.here.unreserved == {maker: 8}

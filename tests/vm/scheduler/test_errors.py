@@ -22,7 +22,7 @@ def parts() -> Parts:
 
 
 def hold(parts: Parts) -> Instruction:
-    """Something that the host waits for: what reads it hard stays pending."""
+    """An instruction that the host waits for: its hard readers stay pending."""
     x = parts.tensor()
     parts.op("busy", writes=[x])
     gate = parts.tensor()
@@ -216,7 +216,7 @@ class TestSettleLate:
         x = parts.tensor()
         op = parts.op(writes=[x])
         made = [x, x]
-        for _ in range(60):  # as many ways lead to the last one as a Fibonacci number says
+        for _ in range(60):  # the number of ways to the last one is a Fibonacci number
             result = parts.tensor()
             parts.op(reads=[x, made[-1], made[-2]], writes=[result])
             made.append(result)

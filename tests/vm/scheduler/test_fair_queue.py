@@ -23,7 +23,7 @@ def heavy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def flood(client: Client, x: int, count: int) -> list[int]:
-    """So many ops that have nothing to do with each other."""
+    """`count` independent ops."""
     number = client.signature("negative", (ONE,))
     first = client.ids + 1
     client.ids += count
@@ -60,7 +60,7 @@ def test_alone_a_session_queues_no_more_than_some_work(monkeypatch: pytest.Monke
     bare = Bare(inline=False)
     client = bare.client()
     made = flood(client, client.upload([1.0]), 100)
-    assert len(queue(bare)) == 30  # of work 1
+    assert len(queue(bare)) == 30  # each of work 1
     assert client.fetch(made[-1]) == [-1.0]
 
 
@@ -97,7 +97,7 @@ def test_small_kernels_are_queued_by_their_work(monkeypatch: pytest.MonkeyPatch)
     bare = Bare(inline=False)
     a, _, x, _ = pair(bare)
     flood(a, x, 100)
-    assert len(queue(bare)) == 30  # of work 1
+    assert len(queue(bare)) == 30  # each of work 1
 
 
 def test_a_chain_goes_as_a_batch() -> None:
@@ -224,7 +224,7 @@ def test_a_small_op_runs_at_once_beside_instructions_that_have_no_memory_yet() -
     result = b.call("negative", y)
     b.send(Fetch(result, 77, 0, 0))
     assert b.answers[77][0].tolist() == [-2.0]
-    bare.device.limit = bare.device.allocated + 8000  # now nothing is left beside what they need
+    bare.device.limit = bare.device.allocated + 8000  # no memory is left beside their needs
     more = b.call("negative", y)
     b.send(Fetch(more, 78, 0, 0))
     assert 78 not in b.answers
@@ -243,7 +243,7 @@ def test_what_overtakes_a_busy_stream_takes_no_memory_that_is_free_only_in_its_o
     client.send(Call(total, (busy,), (client.new(),), 0, 1))
     client.send(Call(reader, (x, client.ids), (client.new(),), 0, 1))
     read = client.ids
-    client.send(Release((x,)))  # its reader is queued: the memory is that stream's to use again, behind it
+    client.send(Release((x,)))  # its reader is queued: the memory is reusable on that stream, behind the reader
     device = bare.engine.devices["cpu:0"]
     assert device.reusable
     number = client.signature("setitem", (two, "float"), (("index", (0,)),))

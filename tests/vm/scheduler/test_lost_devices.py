@@ -157,7 +157,7 @@ class TestRefusing:
         lose(parts)
         with pytest.raises(KernelError, match=GONE) as raised:
             refuse_lost(sim)
-        assert raised.value is not sim.lost  # which is kept, and would collect a traceback each time
+        assert raised.value is not sim.lost  # the stored error would gather a traceback each time
 
     def test_that_is_so_before_the_engine_has_noticed(self, sim: DeviceState) -> None:
         sim.backend.lost = RuntimeError("gone")
@@ -196,7 +196,7 @@ def test_every_storage_is_looked_at_once_and_again_only_those_that_are_still_wri
 
 
 def test_what_fails_with_a_lost_device_names_its_own_op_and_line() -> None:
-    """The device's error is one object for everything that fails with it, and says nothing of any of them."""
+    """All failures share the device's error object, which names none of them."""
     parts = Parts(memory=64)
     parts.device.lost = RuntimeError("gone")
     parts.here.lost = loss_of(parts.here)

@@ -29,7 +29,7 @@ def parts() -> Parts:
 
 
 class Resolver:
-    """Keeps what `PendingMetas` has told."""
+    """Records the calls of `PendingMetas`."""
 
     def __init__(self, parts: Parts) -> None:
         self.errors: dict[Instruction, TensordError] = {}
@@ -121,7 +121,7 @@ class TestResolving:
 
 
 class TestShares:
-    """Where a device has a ceiling, and the session's share has no room for a result of 24 bytes."""
+    """A device with a ceiling, where the session's share has no room for a result of 24 bytes."""
 
     @pytest.fixture
     def waiting(self, parts: Parts, resolver: Resolver) -> tuple[Instruction, VmTensor]:

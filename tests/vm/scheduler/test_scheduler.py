@@ -114,7 +114,7 @@ class TestCompletion:
         stream.execute()
         stream.report(2)
         parts.scheduler.release_finished()
-        assert (first.status, seen) == (Status.DONE, [])  # the scheduler calls nobody
+        assert (first.status, seen) == (Status.DONE, [])  # the scheduler makes no calls
         parts.schedule()
         assert seen == [Status.DONE, Status.DISPATCHED]
         assert second.status is Status.DONE

@@ -41,7 +41,7 @@ def out_of_bounds(session: Session) -> td.Tensor:
 
 
 def number(error: td.TensordError | None) -> int:
-    """Of the instruction that failed."""
+    """The number of the instruction that failed."""
     assert error
     assert error.instruction
     return error.instruction
@@ -114,7 +114,7 @@ def test_what_a_handler_issues_while_the_machine_executes_runs_afterwards(serial
         made.append(x + 1.0)
         made[0].wait()
 
-    serial._core.effects.issue_tolerant(handler, (x._id,), None)  # which, other than `effect`, does not refuse at once
+    serial._core.effects.issue_tolerant(handler, (x._id,), None)  # unlike `effect`, it does not refuse at once
     with pytest.raises(td.ProtocolError, match="may neither send nor wait"):
         serial.check_chain()
     assert made[0].tolist() == [2.0]

@@ -45,11 +45,11 @@ class Serially:
         self.engine = SerialEngine(dict.fromkeys(DEVICES, ()))
 
     def drain(self) -> None:
-        """Nothing is ever left."""
+        """The serial engine has no work left after a message."""
 
 
 class Asked:
-    """A session of either engine, and its answers: values, or what identifies an error."""
+    """A session of either engine, and its answers: values, or the identity of an error."""
 
     def __init__(self, machine: Any) -> None:
         self.machine = machine
@@ -61,7 +61,7 @@ class Asked:
     def keep(self, request: int, value: Any, error: TensordError | None) -> None:
         if request:
             value = [each for part in value for each in part] if hasattr(value, "__next__") else value
-            shown = value.tolist() if isinstance(value, np.ndarray) else value or None  # of an effect () or None
+            shown = value.tolist() if isinstance(value, np.ndarray) else value or None  # an effect gives () or None
             self.answers[request] = shown if error is None else (type(error).__name__, error.op, error.location)
 
     def send(self, *messages: Any) -> None:
@@ -76,7 +76,7 @@ def upload(id_: int, value: float) -> Upload:
 
 
 def linking(program: Program, captured: Sequence[int] = (W,), devices: Sequence[str] = ("cpu:0",)) -> list[Any]:
-    """Ids of programs are new, so they come behind what was uploaded."""
+    """Ids of programs are new, so they follow the uploads' ids."""
     link = Link(ROUTINE, PROGRAM, tuple(devices), tuple(captured), LINE)
     return [*parts_of(PROGRAM, program, 2), link, Release((PROGRAM,))]
 
@@ -109,7 +109,7 @@ def released_behind_the_run(asked: Asked, seen: list[Any]) -> None:
 
 
 def refused(asked: Asked, seen: list[Any]) -> None:
-    """Too few numbers: the results, what would have been written, the side effects and their chain get the error."""
+    """Too few numbers: the results, the written tensors, the side effects and their chain get the error."""
     asked.send(*linking(accumulate()), run((X, Y), (), (30,), ((CHAIN, printing(seen), 31),)), *fetches(X, Y, 30))
     asked.send(Effect((), CHAIN, printing(seen), 50, 0))
 
@@ -140,7 +140,7 @@ def unknown_device(asked: Asked, seen: list[Any]) -> None:  # noqa: ARG001 - as 
 
 
 def cancelled(asked: Asked, seen: list[Any]) -> None:
-    """What others hold is spared."""
+    """Tensors that other sessions hold are spared."""
     asked.send(*linking(accumulate()), Publish(("y",), (Y,), 20))
     asked.machine.engine.cancel(asked.session)
     asked.send(run((X, Y), (1.0,), (30,), ((CHAIN, printing(seen), 31),)))
@@ -158,7 +158,7 @@ def scaled() -> Program:
 
 
 def published(asked: Asked, seen: list[Any]) -> None:
-    """What is told of a routine makes the same one; and what it captures is shared."""
+    """The answer to a lookup suffices to make the same routine; captured tensors are shared."""
     other = Asked(asked.machine)
     how = ("f", ("x",), (("parameter", 0, None),), (), (), ("result", 0, None))
     asked.send(*linking(scaled()), Convention(ROUTINE, how), Publish(("f", "w"), (ROUTINE, W), 20))

@@ -32,7 +32,7 @@ def fail(where: str) -> NoReturn:
 
 
 def breaking(kind: type, name: str, when: Callable[[Any], bool], how: Callable[[Any], Any]) -> None:
-    """Have something happen before a method is called with what `when` asks for."""
+    """Call `how` before each call of a method whose argument fulfils `when`."""
     method = getattr(kind, name)
 
     def broken(self: Any, what: Any, *rest: Any) -> Any:
@@ -69,7 +69,7 @@ def faulty() -> None:
 
 
 def has_told_of_itself(peer: Any) -> bool:
-    """Is an answer about the daemon among a peer's?"""
+    """Whether a peer has an answer about the daemon."""
     return any(type(answer.value) is dict for answer in peer.answers)
 
 
@@ -115,14 +115,14 @@ def looks_for_a_terminal() -> None:
 
 
 def with_few_descriptors() -> None:
-    """A daemon that may open only so many files."""
+    """A daemon with a limit on its open files."""
     limit = int(sys.argv.pop())
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     main()
 
 
 def held_up() -> None:
-    """One whose thread, once it hears of a connection, stands still while the file "hold" of a directory is locked."""
+    """A daemon whose thread, once a connection is reported, waits while the file "hold" of a directory is locked."""
     limit, directory = sys.argv.pop(), sys.argv.pop()
     sys.argv.append(limit)
 

@@ -34,7 +34,7 @@ COMPLEX = 1
 
 
 class Refused(Exception):  # noqa: N818 - what happened
-    """REFUSED: the type of the error, and what it says."""
+    """REFUSED: the type of the error, and its message."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")
@@ -62,7 +62,7 @@ class Failed(Refused):
 
 
 class Gone(Exception):  # noqa: N818 - what happened
-    """The connection is over, and nothing was said."""
+    """The connection has ended without a message."""
 
 
 def host_text() -> str:
@@ -88,7 +88,7 @@ def unpack(frame: bytes) -> Any:
 
 
 class RawClient:
-    """A connection. A context manager; `answers` holds those that nobody has asked for yet, by request."""
+    """A connection, as a context manager. `answers`: received answers that no call has taken yet, by request."""
 
     def __init__(self, address: str, *, identity: bytes = b"") -> None:
         self.address = address
@@ -134,11 +134,11 @@ class RawClient:
         self.send_raw(pack(header), *payloads)
 
     def send_raw(self, *frames: Any) -> None:
-        """Frames, whatever they are."""
+        """Send frames, unchecked."""
         self.socket.send_multipart(frames, zmq.NOBLOCK)
 
     def receive(self, timeout: float = PATIENCE) -> tuple[list[Any], list[bytes]]:
-        """The next message; Refused if that is what it says, Gone if the connection has ended."""
+        """The next message; raises Refused for a REFUSED, and Gone if the connection has ended."""
         ready = dict(self.poller.poll(int(timeout * 1000)))
         if self.socket in ready:
             frames = self.socket.recv_multipart(zmq.NOBLOCK)
@@ -151,7 +151,7 @@ class RawClient:
         raise TimeoutError
 
     def take(self, timeout: float = PATIENCE) -> int:
-        """Receive a message and keep what it says; its kind."""
+        """Receive a message and keep its content; returns its kind."""
         header, payloads = self.receive(timeout)
         if header[0] == REPLIES:
             self.take_replies(header, payloads)
@@ -177,7 +177,7 @@ class RawClient:
             self.order.append(request)
 
     def decode(self, kind: int, body: Any, payloads: list[bytes]) -> Any:
-        """What an answer says, with arrays as arrays."""
+        """The content of an answer, with arrays as arrays."""
         if kind == ARRAY:
             return self.array(body, payloads)
         if kind == ARRAYS:
@@ -198,7 +198,7 @@ class RawClient:
         return np.ndarray(shape, dtype, self.mappings[number], offset, strides)
 
     def close(self) -> None:
-        """End it without a word. Again: nothing."""
+        """End the connection without a message. A second call does nothing."""
         if self.socket.closed:
             return
         self.socket.disable_monitor()
@@ -243,15 +243,15 @@ class RawClient:
         return self.ask(QUERY, what, arguments, ...)
 
     def sync(self) -> None:
-        """Everything sent before has ended, and counts as consumed."""
+        """Wait until all earlier messages have ended, and count as consumed."""
         assert type(self.ask(SYNC, ..., 0)) is int
 
     def until(self, what: Any, timeout: float = PATIENCE) -> None:
-        """Receive until something is true."""
+        """Receive until a condition is true."""
         while not what():
             self.take(timeout)
 
-    # -- what is frequent ------------------------------------------------------------------------------------------
+    # -- frequent messages -----------------------------------------------------------------------------------------
 
     def upload(self, values: Any, dtype: str = "float64", device: str = "cpu:0") -> int:
         """Upload a small array; its id."""

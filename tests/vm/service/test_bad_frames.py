@@ -65,7 +65,7 @@ from .raw_client import (
 )
 
 MIB = 1 << 20
-GROWTH = 64 * MIB  # more than one attack at a time may cost, and less than what it would if nothing were bounded
+GROWTH = 64 * MIB  # more than one attack at a time may cost, and less than an unbounded attack would
 WINDOW_BYTES = 16 * MIB
 HUGE = 2**63 - 1
 
@@ -85,14 +85,14 @@ bytes = "128 MiB"
 sessions = 16
 """
 
-# A peer that speaks ZMTP 3.0 (RFC 23) by hand: greeting, READY, and then whatever it likes.
+# A peer that speaks ZMTP 3.0 (RFC 23) by hand: greeting, READY, and then any bytes.
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 READY = b"\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
 MORE = 1
 
 
 class Scene:
-    """The daemon under attack, its addresses, and somebody who uses it meanwhile."""
+    """The daemon under attack, its addresses, and a healthy session that uses it meanwhile."""
 
     def __init__(self, daemon: Daemon, tcp: str) -> None:
         self.daemon = daemon
@@ -108,15 +108,15 @@ class Scene:
         assert float((self.x + 1.0).sum()) == 500_500.0
 
     def status(self) -> Any:
-        """What the daemon says of itself."""
+        """The daemon's status."""
         return self.healthy._core.answers.query("status")
 
     def sessions(self) -> list[str]:
-        """The names of those who are there."""
+        """The names of the open sessions."""
         return sorted(row["name"] for row in self.healthy._core.answers.query("sessions"))
 
     def await_quiet(self) -> None:
-        """Nobody but the healthy session is there, with nothing but its tensor, and the memory is what it was."""
+        """Wait until the healthy session is alone, with only its own tensor, and the memory is as before."""
         self.compute()
         eventually(lambda: self.sessions() == ["healthy"])
         eventually(lambda: self.healthy._core.answers.query("tensors") and self.status()["tensors"] == 1)
@@ -144,14 +144,14 @@ def nobody_is_disturbed(scene: Scene) -> Iterator[None]:
 
 @pytest.fixture
 def attack(scene: Scene) -> Iterator[Callable[..., RawClient]]:
-    """attack(address, **of the client) -> a connection that has said nothing yet."""
+    """attack(address, **of the client) -> a connection that has sent nothing yet."""
     with ExitStack() as stack:
         yield lambda address="", **options: stack.enter_context(RawClient(address or scene.daemon.address, **options))
 
 
 @pytest.fixture
 def unauthenticated(attack: Callable[..., RawClient]) -> RawClient:
-    """A connection that has said nothing yet."""
+    """A connection that has sent nothing yet."""
     return attack()
 
 
@@ -162,7 +162,7 @@ def client(attack: Callable[..., RawClient]) -> RawClient:
 
 
 def refusal_of(client: RawClient) -> Refused:
-    """The REFUSED that comes, behind whatever else comes."""
+    """The next REFUSED, after any other messages."""
     try:
         while True:
             client.take()
@@ -171,7 +171,7 @@ def refusal_of(client: RawClient) -> Refused:
 
 
 def expect_refused(client: RawClient, kind: str = "ProtocolError", text: str = "") -> None:
-    """It is told why it is cut off."""
+    """Check that the client is told why it is cut off."""
     refused = refusal_of(client)
     assert refused.kind == kind, refused
     assert text in refused.message
@@ -308,7 +308,7 @@ def test_too_many_frames_end_the_connection(unauthenticated: RawClient, client: 
 
 
 def test_a_frame_that_is_too_large_ends_the_connection(client: RawClient) -> None:
-    """libzmq itself sees to it, so nothing is said."""
+    """libzmq itself ends it, so no message is sent."""
     client.send([BATCH, 1, [], []], bytes(33 * MIB))
     with pytest.raises(Gone):
         client.receive()
@@ -404,7 +404,7 @@ def test_a_memory_file_that_was_shrunk_before_it_was_sealed_is_refused(client: R
 
 
 def test_what_is_no_memory_file_is_refused(attack: Callable[..., RawClient], fifo: str, tmp_path: Path) -> None:
-    """Opening a FIFO could wait for ever, opening a device could do something."""
+    """Opening a FIFO could wait for ever, and opening a device could have effects."""
     (tmp_path / "file").write_bytes(bytes(4096))
     (tmp_path / "directory").mkdir()
     flags = {"/dev/zero": os.O_RDWR, str(tmp_path / "directory"): os.O_RDONLY}
@@ -416,7 +416,7 @@ def test_what_is_no_memory_file_is_refused(attack: Callable[..., RawClient], fif
 
 
 def test_descriptors_are_those_of_the_peer_itself(attack: Callable[..., RawClient], scene: Scene) -> None:
-    """The pid is the kernel's: what HELLO says of it opens nothing."""
+    """The kernel gives the pid: the pid in HELLO opens nothing."""
     client = attack()
     client.send([HELLO, 2, "x", scene.daemon.pid, host_text(), False, None, 0])
     client.receive()
@@ -454,7 +454,7 @@ def test_a_segment_is_announced_once_and_to_those_who_share_memory(attack: Calla
 # -- messages that are refused, and end nothing ------------------------------------------------------------------------
 
 META = [[1], "float64"]
-NO_MESSAGES = {  # what fields hold that are of a wrong type is refused in ../admission/test_hostile_fields.py
+NO_MESSAGES = {  # fields with values of a wrong type are tested in ../admission/test_hostile_fields.py
     "of no kind": [99, 1],
     "of a negative kind": [-1],
     "that is nothing": None,
@@ -629,7 +629,7 @@ def test_a_flood_of_uploads_without_credit_is_cut(client: RawClient, scene: Scen
 
 
 def test_batches_wait_undecoded(client: RawClient, scene: Scene) -> None:
-    """A header can become ninety times its size. What is admitted before them takes a hundred turns."""
+    """A decoded header can be ninety times its size. The calls before them take a hundred turns."""
     small = [[300, 300], "float64"]
     client.batch(
         [SIGNATURE, 1, "ones", {"shape": small[0]}, [], "cpu:0", None],
@@ -637,7 +637,7 @@ def test_batches_wait_undecoded(client: RawClient, scene: Scene) -> None:
         [CALL, 1, [], [1], 0, 0],
     )
     bomb = b"\xdc\xf0\x00" + b"\x80" * 0xF000
-    with paused(scene.daemon):  # which would admit the calls before the bombs are sent, if this process had to wait
+    with paused(scene.daemon):  # otherwise it could admit the calls before the bombs are sent
         client.batch(*[[CALL, 2, [1, 1], [1], 0, 0]] * 900)
         for number in range(client.number + 1, client.number + 81):
             client.send_raw(b"\x94\x01" + pack(number) + b"\x92" + bomb * 2 + b"\x90")
@@ -647,7 +647,7 @@ def test_batches_wait_undecoded(client: RawClient, scene: Scene) -> None:
 
 
 def row_of(scene: Scene, name: str) -> Any:
-    """What the daemon says of a session."""
+    """The daemon's row of a session."""
     return next((row for row in scene.healthy._core.answers.query("sessions") if row["name"] == name), None)
 
 
@@ -683,7 +683,7 @@ def test_answers_that_nobody_reads_are_bounded(attack: Callable[..., RawClient],
     assert row_of(scene, "deaf")["pending"] > 0
     if where == "tcp":
         return
-    for request in range(1, 201):  # it reads, and everything is there
+    for request in range(1, 201):  # it reads, and gets all answers
         assert client.answer(request)[-1] == 1.0
 
 
@@ -722,7 +722,7 @@ def test_long_answers_wait_for_those_who_read(scene: Scene) -> None:
 
 @contextmanager
 def by_hand(scene: Scene) -> Iterator[socket.socket]:
-    """A peer that has shaken hands, and reads nothing but what belongs to that."""
+    """A peer that has shaken hands, and reads no further."""
     with socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(PATIENCE)
         peer.connect(scene.daemon.address.removeprefix("ipc://"))
@@ -734,7 +734,7 @@ def by_hand(scene: Scene) -> Iterator[socket.socket]:
 
 
 def read(peer: socket.socket, count: int) -> bytes:
-    """So many bytes."""
+    """Read `count` bytes."""
     found = b""
     while len(found) < count:
         more = peer.recv(count - len(found))
@@ -781,7 +781,7 @@ def test_one_who_vanishes_in_mid_batch_leaves_nothing(attack: Callable[..., RawC
 
 
 def test_those_who_never_say_hello_are_few(scene: Scene) -> None:
-    """Beyond as many as sessions may be, the oldest are cut."""
+    """At more connections than the limit of sessions, the oldest are cut."""
     with ExitStack() as stack:
         peers = [stack.enter_context(by_hand(scene)) for _ in range(48)]
         for peer in peers[:16]:
@@ -814,7 +814,7 @@ def test_a_routing_id_belongs_to_the_first(attack: Callable[..., RawClient], sce
 
 
 def test_a_routing_id_is_no_token(attack: Callable[..., RawClient], scene: Scene) -> None:
-    """Whoever takes the routing id of a session whose connection is lost has not got the session."""
+    """A client with the routing id of a session whose connection is lost does not get the session."""
     with RawClient(scene.tcp, identity=b"lost") as lost:
         token = lost.hello().token
         lost.upload([1.0])

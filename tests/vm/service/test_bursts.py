@@ -23,7 +23,7 @@ from ...daemon import Daemon
 from ...puppet import eventually
 
 LIMIT = 3 * (MONITOR_EVENTS + descriptors.SHORT_USES) // 2 + 100  # the daemon's, of open files
-MINE = LIMIT + 200  # of this process, for the burst
+MINE = LIMIT + 200  # descriptors of this process, for the burst
 FULL = struct.pack("ll", 0, 300_000)  # a timeval: the kernel's queue of connections counts as full after that
 MAIN = ("tests.vm.service.broken_daemons", "held_up")
 

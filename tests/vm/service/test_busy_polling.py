@@ -82,7 +82,7 @@ def test_never_without_a_limit_or_on_a_single_processor(
 
 
 class TestLoop:
-    """What the loop makes of it."""
+    """The loop's use of the polling times."""
 
     @pytest.fixture
     def loop(self) -> Iterator[Loop]:
@@ -94,7 +94,7 @@ class TestLoop:
 
     @pytest.fixture
     def polls(self, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
-        """(timeout, asleep) of each poll; the third one finds something."""
+        """(timeout, asleep) of each poll; the third one finds an event."""
         found: list[tuple[int, bool]] = []
 
         def poll(_polled: Any, timeout: int) -> list[tuple[int, int]]:
@@ -111,7 +111,7 @@ class TestLoop:
         assert loop.polling.budget()
 
     def test_so_does_what_a_stream_has_finished(self, loop: Loop, polls: list[tuple[int, bool]]) -> None:
-        """Nobody rings while the loop is awake."""
+        """No thread rings while the loop is awake."""
         loop.polling.slept(0, polled=False)
         loop.engine.finished.append(object())
         assert loop.poll() == []

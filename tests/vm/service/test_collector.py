@@ -40,7 +40,7 @@ assert not looked_at[2]
 
 
 def test_a_collection_of_what_is_young_looks_at_a_bounded_number_of_objects(tmp_path: Path) -> None:
-    """All of them live on, as what is compiled of a program does."""
+    """All of the objects live on, as the compiled objects of a program do."""
     (tmp_path / "script.py").write_text(SCRIPT)
     ended = run_script(str(tmp_path / "script.py"))
     assert ended.returncode == 0, ended.stderr

@@ -32,7 +32,7 @@ ENDS = "import sys; sys.exit('tensord: cannot offer metrics: Address already in 
 
 
 class Log:
-    """What was logged: level, event, and values."""
+    """The logged lines: level, event, and values."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
@@ -63,7 +63,7 @@ class Kept:
         return self.exporter._child
 
     def look_until(self, event: str, log: Log) -> Any:
-        """Look until the log has another such line; the line."""
+        """Check until the log has another line of this event; returns the line."""
         before = sum(line["event"] == event for line in log.lines)
 
         def found() -> bool:
@@ -95,7 +95,7 @@ def test_what_it_says_is_logged_and_it_ends_with_the_daemon(kept: Kept, log: Log
 @pytest.mark.parametrize("kept", [WAITS], indirect=True, ids=[""])
 def test_it_ends_when_the_daemons_process_is_gone(kept: Kept, log: Log) -> None:
     kept.look_until("exporter of metrics", log)
-    kept.child.stdin.close()  # as the kernel does
+    kept.child.stdin.close()  # as the kernel does at the end of a process
     assert kept.child.wait(10) == 0
 
 

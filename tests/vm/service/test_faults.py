@@ -26,7 +26,7 @@ def faulty(tmp_path: Path):
 
 @pytest.mark.parametrize("where", ["retire", "cancel"])
 def test_after_a_fault_of_the_engine_every_client_is_told_and_the_daemon_ends(faulty, where):
-    """In a pass, and in a message outside of the passes, where it would count as the fault of its sender."""
+    """In a pass, and in a message outside of the passes, whose fault would otherwise count as its sender's."""
     victim, idle = faulty.connect(), faulty.connect()
     x = victim.asarray(np.ones(4))
     x.wait()

@@ -15,7 +15,7 @@ WRITES = 400
 
 @pytest.mark.parametrize("launches", [False, True])
 def test_what_a_client_wrote_before_it_said_goodbye_is_written(tmp_path: Path, launches: bool) -> None:
-    """Its last batches are not admitted yet when the goodbye comes, and others hold what they write."""
+    """Its last batches are not admitted yet when the goodbye comes, and others hold the written tensors."""
     config = f'devices = ["cpu:0", {{name = "sim:0", compute_delay = 0.001, launches = {str(launches).lower()}}}]'
     (tmp_path / "tensord.toml").write_text(config)
     with Daemon.start(tmp_path, "--config", str(tmp_path / "tensord.toml")) as daemon, daemon.connect() as reader:

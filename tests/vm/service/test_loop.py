@@ -60,7 +60,7 @@ class Scene:
         assert self.listener.socket.poll(WAIT_MS)
 
     def close(self) -> None:
-        """End everything."""
+        """End the loop, its listener and its sockets."""
         self.listener.close()
         self.context.destroy(0)
         self.loop.close()
@@ -131,7 +131,7 @@ class Ended:
 
 @pytest.fixture
 def driven() -> Iterator[tuple[Harness, Loop]]:
-    """A daemon's front end and the loop that drives it; nothing listens."""
+    """A daemon's front end and the loop that drives it, without listeners."""
     harness = Harness()
     loop = Loop(harness.engine, harness.front, [])
     yield harness, loop
@@ -202,7 +202,7 @@ def test_the_processes_of_sessions_that_have_ended_are_forgotten(driven: tuple[H
 def test_nothing_grows_with_the_number_of_sessions_there_have_been(
     driven: tuple[Harness, Loop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "REMEMBERED_PEERS", ROUNDS // 2)  # what is bounded is full before we count
+    monkeypatch.setattr(registry, "REMEMBERED_PEERS", ROUNDS // 2)  # bounded containers are full before the count
     monkeypatch.setattr(locations, "ENDED", ROUNDS // 2)
     harness, loop = driven
     harness.engine.ring.entries = deque(harness.engine.ring.entries, ROUNDS // 2)

@@ -26,7 +26,7 @@ W = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def write(directory: Path, names: int, device: str = "cpu:0") -> None:
-    """A generation with that many tensors, the value of which is `W`."""
+    """A generation with `names` tensors of the value `W`."""
     with CheckpointDirectory.open(directory, create=True) as opened:
         writer = opened.begin()
         for n in range(names):
@@ -46,7 +46,7 @@ def start(directory: Path, checkpoints: Path, *options: str) -> Daemon:
 
 
 def refused(checkpoints: Path, *options: str) -> str:
-    """What a daemon says that does not start."""
+    """The error of a daemon that does not start."""
     with tempfile.TemporaryDirectory(prefix="td-") as home:
         arguments = ["serve", "--address", f"ipc://{home}/socket", "--restore", str(checkpoints), *options]
         done = run(MAIN, ["tensord", *arguments])
@@ -111,7 +111,7 @@ def test_strict_ends_the_start_before_anything_listens(tmp_path):
 
 
 def test_checkpoints_that_cannot_be_read_end_the_start(tmp_path):
-    """Else the next checkpoints would take the place of what is there."""
+    """Otherwise the next checkpoints would replace the present ones."""
     (tmp_path / "notes.txt").touch()
     assert "holds no checkpoints" in refused(tmp_path)
     write(tmp_path / "ck", 1)
@@ -121,7 +121,7 @@ def test_checkpoints_that_cannot_be_read_end_the_start(tmp_path):
 
 
 class TestDurableNames:
-    """Who configures durable names finds them after a restart, whether `restore` is set or not."""
+    """Configured durable names are restored after a restart, whether `restore` is set or not."""
 
     @staticmethod
     def configured(tmp_path: Path, **more: Any) -> Any:
@@ -162,7 +162,7 @@ class TestDurableNames:
         tmp_path.chmod(0o700)
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
         write(tmp_path / "other", 1)
-        preflight.check(self.configured(tmp_path, restore=str(tmp_path / "other")))  # nothing durable is there yet
+        preflight.check(self.configured(tmp_path, restore=str(tmp_path / "other")))  # it has no durable names yet
         write(tmp_path / "durable", 1)
         with pytest.raises(StartError, match=r"has durable names of an earlier run, and .*other is to be restored"):
             preflight.check(self.configured(tmp_path, restore=str(tmp_path / "other")))
@@ -214,7 +214,7 @@ class TestPreflight:
 
 def test_a_first_checkpoint_that_was_cut_short_is_no_reason_not_to_start(tmp_path):
     write(tmp_path / "ck", 1)
-    (tmp_path / "ck" / "generation-00000001").unlink()  # its values are left
+    (tmp_path / "ck" / "generation-00000001").unlink()  # its files of values are left
     with CheckpointReader.open(tmp_path / "ck") as reader:
         assert reader.orphans()
     with start(tmp_path, tmp_path / "ck") as running, running.connect() as session:

@@ -30,7 +30,7 @@ def configured(tmp_path: Path, text: str) -> str:
 
 
 def compiling(session: td.Session, op: str) -> list[bool]:
-    """Of the calls of an op by this session, in their order."""
+    """For each call of an op by this session, in order: whether it waited for compiling."""
     me = session.stats()["session"]["id"]
     return ["compiling" in one.held for one in session.trace().records if one.op == op and one.session == me]
 

@@ -85,7 +85,7 @@ def client(connect: Callable[..., RawClient]) -> RawClient:
     return connect()
 
 
-# -- HELLO and what follows --------------------------------------------------------------------------------------------
+# -- HELLO, and the messages after it ----------------------------------------------------------------------------------
 
 
 def test_welcome_says_what_there_is(client: RawClient, daemon: Daemon) -> None:
@@ -180,7 +180,7 @@ def test_uploads_from_a_memory_file_are_used_in_place_until_they_are_freed(conne
     with MemoryFile(4096) as file:
         client.send([SEGMENT, 5, file.fd, file.nbytes])  # the number may be given again
         client.sync()
-        client.send([SEGMENT, 6, file.fd, file.nbytes])  # the file may not: nobody can map it for writing any more
+        client.send([SEGMENT, 6, file.fd, file.nbytes])  # the file may not: it cannot be mapped for writing any more
         with pytest.raises(Refused, match="ProtocolError"):
             client.sync()
 
@@ -368,7 +368,7 @@ def test_a_damaged_message_is_refused_and_nothing_else(client: RawClient) -> Non
     with pytest.raises(Failed) as caught:
         client.answer(1)
     assert caught.value.kind == "ProtocolError"
-    assert client.answer(2) == 1  # failure: the message of no kind, whose refusal nobody was told of
+    assert client.answer(2) == 1  # failure: the message of an unknown kind, whose refusal was not reported
 
 
 # -- side effects ------------------------------------------------------------------------------------------------------
@@ -504,7 +504,7 @@ def test_credit_counts_messages_and_bytes_of_uploads(client: RawClient) -> None:
         )
     client.batch([SYNC, 1, 0])
     client.answer(1)
-    client.batch([SYNC, 2, 0])  # its answer tells that of the first, at the latest
+    client.batch([SYNC, 2, 0])  # its answer carries that of the first, at the latest
     client.answer(2)
     assert 31 <= client.consumed <= 32
     assert client.consumed_bytes == 10 * 5001
@@ -537,7 +537,7 @@ def test_a_session_over_tcp_survives_its_connection(connect: Callable[..., RawCl
         first.send([ACK, first.received])
         token, received = first.token, first.received
         first.batch([CALL, 1, [1, 1.0], [1], 0, 0], [FETCH, 1, 2, 0, 0])
-        first.answer(2)  # which the client forgets: as if the connection had ended before
+        first.answer(2)  # the client forgets it: as if the connection had ended before
     row = next(row for row in observer.query("sessions") if row["id"] == first.session)
     assert row["state"] in {"open", "away"}
     second = connect(tcp, token=token, received=received)

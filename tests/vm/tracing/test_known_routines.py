@@ -33,7 +33,7 @@ def trace_of(bare: Bare) -> Trace:
 
 
 def runs_of(trace: Trace, op: str) -> list[int]:
-    """Which runs the instructions of an op are of, by their first instructions; 0 for none."""
+    """The runs of an op's instructions, by the first instruction of each run; 0 for none."""
     runs = [trace.run_of(record) for record in trace.records if record.op == op]
     return [0 if found is None else found.first for found in runs]
 
@@ -170,7 +170,7 @@ class TestPrograms:
             client.send(Release((repeated(client, chain_of(3), 1),)))
         repeated(client, chain_of(3), 1)
         found = bare.engine.ring.routines.known
-        assert len(found) == 2 + 7 // 3  # those that live, and the newest of the others
+        assert len(found) == 2 + 7 // 3  # the live ones, and the newest of the others
         assert client.session.routines[kept].number in found
 
     def test_with_a_session_its_routines_are_gone(self, bare, monkeypatch):

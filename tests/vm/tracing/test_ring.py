@@ -134,7 +134,7 @@ def test_a_release_names_the_copies_whose_memory_it_frees(make_session):
 
 
 class TestHeld:
-    """An instruction that was ready and could not go on says what for."""
+    """A ready instruction that could not go on records its reason."""
 
     def test_by_memory(self, make_session, machine_of):
         session = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 2048}])

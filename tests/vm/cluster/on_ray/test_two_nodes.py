@@ -106,7 +106,7 @@ def gpus_are_in_the_bundle_and_seen_by_the_daemon(nodes):
     assert " has 2 GPU" in ended.stderr
     ended = nodes.run("up", "--name", "gpus", "--nodes", "1", "--device", "cuda:0", "--json")
     told = json.loads(ended.stdout)
-    if ended.returncode:  # as without a GPU, or without CuPy
+    if ended.returncode:  # for example without a GPU, or without CuPy
         assert ", GPUs 0) does not start: " in told["error"]
         assert "cuda:0" in told["error"] or "CuPy" in told["error"]
     else:
@@ -121,7 +121,7 @@ def figures_are_among_rays_metrics(nodes):
         assert found["level"] == "note"  # this Ray is without [default], and has no agents
         return
     if RAY.startswith("2.52."):
-        return  # its agents take no figures of workers where there is a token
+        return  # with a token, its agents take no figures of workers
     wanted = {f'ray_tensord_up{{node="{node}"}} 1.0' for node in nodes.rows}
     nodes.await_metrics(addresses, wanted | {'ray_tensord_device_lost{node="node1",device="node1/sim:0"} 0.0'})
 

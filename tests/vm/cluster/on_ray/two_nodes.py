@@ -55,7 +55,7 @@ TOKEN = "t" * 64
 OF_RAY = {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": TOKEN,
-    "RAY_OVERRIDE_RESOURCES": '{"GPU": 2}',  # of each node, though there may be none
+    "RAY_OVERRIDE_RESOURCES": '{"GPU": 2}',  # of each node, even without a GPU
 }
 DIRECTORIES = ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
 
@@ -116,7 +116,7 @@ class TwoNodes:
         return subprocess.CompletedProcess(arguments, *json.loads(self.line(self.operator)))
 
     def told(self, *arguments: str) -> Any:
-        """What a command tells with --json; it has to succeed."""
+        """The output of a command with --json; the command has to succeed."""
         ended = self.run(*arguments, "--json")
         assert ended.returncode == 0, (arguments, ended.stdout[-500:], ended.stderr[-2000:])
         return json.loads(ended.stdout)
@@ -141,7 +141,7 @@ class TwoNodes:
         return time.monotonic() - began
 
     def await_metrics(self, addresses: list[str], wanted: set[str]) -> None:
-        """Wait until Ray offers these lines, of whose tags there are the node and the device alone."""
+        """Wait until Ray offers these lines, of whose tags only the node and the device are compared."""
         deadline = time.monotonic() + LIMIT
         while missing := wanted - {line for address in addresses for line in ours(address)}:
             assert time.monotonic() < deadline, f"Ray does not offer {missing}"
@@ -157,14 +157,14 @@ class TwoNodes:
         return found
 
     def await_none(self, seconds: float) -> dict[int, str]:
-        """The processes that are left after so many seconds; none as soon as there are none."""
+        """The processes that remain after `seconds`; returns early once there are none."""
         deadline = time.monotonic() + seconds
         while (left := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.05)
         return left
 
     def close(self) -> None:
-        """End whatever is left."""
+        """End the remaining processes."""
         while left := self.processes():
             for pid in left:
                 with suppress(ProcessLookupError):
@@ -179,7 +179,7 @@ class TwoNodes:
 
 
 def ours(address: str) -> list[str]:
-    """What a metrics agent of Ray offers of tensord."""
+    """The lines about tensord that a metrics agent of Ray offers."""
     with urllib.request.urlopen(address, timeout=LIMIT) as answer:  # noqa: S310 - it is http
         lines = [line for line in answer.read().decode().splitlines() if line.startswith("ray_tensord_")]
     return [re.sub(r"{(.*)}", lambda tags: f"{{{only(tags[1])}}}", line) for line in lines]

@@ -39,7 +39,7 @@ def asked(engine, by, limit=50, on=""):
 
 
 def two_sessions(bare):
-    """A publisher of 64 bytes who has 8 more, and one who has looked them up and made 16."""
+    """A publisher of 64 bytes with 8 more, and a session that has looked them up and made 16."""
     maker, user = bare.client(), bare.client()
     maker.publish("w", ids=[maker.upload(np.ones(8))])
     maker.upload(np.ones(1))

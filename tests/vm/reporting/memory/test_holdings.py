@@ -72,7 +72,7 @@ def test_a_storage_remembers_what_made_it_however_it_came_about(make_session, ma
     inline = x + x
     streamed = session.call("add", [ones(session, 64), 1])[0]
     handed_on = (x + x) * x  # takes over the memory of the sum
-    session.call("subtract", [x, x], out=[inline])  # a later write changes nothing
+    session.call("subtract", [x, x], out=[inline])  # a later write does not change the maker
     session.sync()
     tensors = session._core.transport._session.tensors
     made = {name: tensors[t._id].storage.maker[0] for name, t in locals().items() if hasattr(t, "_id")}
@@ -119,7 +119,7 @@ def test_only_the_largest_are_listed_and_a_storage_once(small, machine_of):
 
 
 def test_the_search_for_an_error_is_repeated_only_once_it_has_paid_off(small, machine_of, monkeypatch):
-    """Failing allocations must not take the time of those that succeed."""
+    """Failing allocations must not slow down succeeding ones."""
     machine = machine_of(small)
     device = machine.engine.devices["sim:0"]
     time = [0.0]
@@ -141,7 +141,7 @@ def test_the_search_for_an_error_is_repeated_only_once_it_has_paid_off(small, ma
 
 
 def test_names_are_looked_through_in_slices(small, machine_of, monkeypatch):
-    """A session may publish 65,536 of them, and nobody else is served during a slice."""
+    """A session may publish 65,536 names, and no other session is served during a slice."""
     x = ones(small, 100)
     small.sync()
     machine = machine_of(small)
@@ -177,7 +177,7 @@ def test_a_list_of_names_comes_in_slices(small, machine_of, monkeypatch):
 
 
 def test_what_was_released_while_the_answer_was_collected_is_nobody_elses() -> None:
-    """Its objects serve the next result."""
+    """The objects of the released tensor serve the next result."""
     bare = Bare()
     client = bare.client()
     large, small = client.upload([1.0] * 100), client.upload([1.0])

@@ -58,7 +58,7 @@ def test_memory_of_routines_that_no_run_has_is_told_apart(make_session, machine_
     (pool,) = session.stats(by="device")["memory"]["pools"]
     assert pool["unaccounted"] == 0
     assert pool["run_arena"] > 1 << 20
-    assert pool["idle_arenas"] == []  # its pool keeps the blocks that replays are bound to
+    assert pool["idle_arenas"] == []  # the pool keeps the blocks that replays are bound to
     backend = machine_of(session).devices["cpu:0"]
     with machine_of(session).locked():
         backend.pool.trim(0)

@@ -42,7 +42,7 @@ def test_ops_are_counted_whichever_way_they_run(make_session: Callable[..., Sess
     x = session.asarray(np.ones(8))
     for _ in range(5):
         x = x + 1
-    session.call("unique_values", [x])[0].numpy()  # which data decide, so that it has to be scheduled
+    session.call("unique_values", [x])[0].numpy()  # its size depends on data, so that it has to be scheduled
     assert (done(session, "add"), done(session, "unique_values")) == (5, 1)
     assert value(figures(session), "tensord_instruction_run_seconds", "add") is None
     assert value(figures(session), "tensord_instruction_run_seconds", "unique_values").buckets[-1] == 1

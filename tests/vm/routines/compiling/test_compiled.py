@@ -22,7 +22,7 @@ CPU = ("cpu:0",)
 
 
 class Compiler:
-    """Counts what an engine compiles."""
+    """Counts the segments that an engine compiles."""
 
     def __init__(self, bare: Bare) -> None:
         segments = bare.engine.admission.routines.segments
@@ -169,7 +169,7 @@ class TestTheTable:
         program = chain_of(MAX_PROGRAM_STEPS + 1)
         table = CompiledPrograms()
         assert table.of(program, CPU) is not table.of(program, CPU)
-        assert "digest" not in program.__dict__  # which would take long to make
+        assert "digest" not in program.__dict__  # the digest would take long to make
         assert not table.cache
 
     def test_counts_the_texts_of_prints_too(self) -> None:

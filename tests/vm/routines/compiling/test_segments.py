@@ -29,7 +29,7 @@ def fused(program: Program, work: int = 1) -> list[Piece]:
 
 
 def built(*ops: Any, results: int = 1) -> Program:
-    """Each op on the value before it: its name, or (name, device). Returns that many of the last values."""
+    """A chain of ops, each a name or (name, device). Returns the last `results` values."""
     builder = Builder()
     values = [builder.parameter(SMALL)]
     for op in ops:
@@ -109,7 +109,7 @@ class TestPieces:
         assert fused(long) == [range(MAX_SEGMENT_STEPS + 2)]
 
     def test_a_fusion_makes_a_segment_little_longer(self) -> None:
-        """To compile it would take long: chains that take turns overlap everywhere."""
+        """Compiling it would take long: chains that take turns overlap everywhere."""
         builder = Builder()
         chains = [builder.parameter(SMALL), builder.parameter(SMALL)]
         for n in range(4 * MAX_SEGMENT_STEPS):

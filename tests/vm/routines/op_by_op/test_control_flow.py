@@ -18,7 +18,7 @@ from ...bare_engine import Bare
 from ...linked import Linked, scalar, upload
 from ...parts import Parts
 
-STEP, INSIDE = "user.py:2", "user.py:3"  # the lines of a step with blocks, and of what fails in one
+STEP, INSIDE = "user.py:2", "user.py:3"  # the lines of a step with blocks, and of the failing op in one
 
 
 @pytest.fixture(params=[True, False], ids=["inline", "streams"])
@@ -106,7 +106,7 @@ end
 return %2"""
 
 
-# -- what runs ---------------------------------------------------------------------------------------------------------
+# -- blocks that run ---------------------------------------------------------------------------------------------------
 
 
 def test_a_loop_runs_as_long_as_its_test_is_true(bare: Bare) -> None:
@@ -224,7 +224,7 @@ return %1"""
 
 
 def test_each_outermost_step_numbers_its_draws_anew() -> None:
-    """They are parts of the random call that it takes."""
+    """The draws are parts of the step's random call."""
     start, stop = DRAWS.index("%1: float64[2] = repeat"), DRAWS.index("return %1", DRAWS.index("end"))
     again = DRAWS[start:stop].replace("%1: float64[2] = repeat", "%2: float64[2] = repeat", 1)
     it = Linked(Bare(), f"{DRAWS[:stop]}{again}return %1, %2")
@@ -247,9 +247,9 @@ def test_draws_differ_from_round_to_round_and_are_the_same_in_each_run() -> None
     assert found == found[:1] * 4
 
 
-# -- what fails --------------------------------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------------------------------
 
-# Each decides by a value that fails: the factor of a matrix that is not positive.
+# Each condition is a value that fails: the factor of a matrix that is not positive.
 FAILING = """\
 %2: float64[1, 1] = reshape %0 {shape: [1, 1]} on d0
 %3: float64[1, 1] = cholesky %2 on d0                            # 3
@@ -349,7 +349,7 @@ def test_an_index_without_a_block_is_an_error_of_the_step(bare: Bare, index: int
 def test_a_loop_whose_test_is_still_true_at_its_bound_fails(bare: Bare, most: int, rounds: int) -> None:
     it = Linked(bare, UNTIL.replace("while_loop %0 ", f"while_loop %0 {{max_iterations: {most}}} "))
     (result,) = it.run(X)
-    if most == 4:  # its test is false just in time
+    if most == 4:  # its test becomes false just in time
         assert it.client.fetch(result) == [-1.0]
     else:
         error = it.error(result)
@@ -361,7 +361,7 @@ def test_a_loop_whose_test_is_still_true_at_its_bound_fails(bare: Bare, most: in
 
 @pytest.mark.parametrize(("quota", "rounds"), [(20, 16), (19, 12), (5, 4), (3, 0)])
 def test_a_quota_bounds_the_rounds_of_all_loops_of_a_run(bare: Bare, quota: int, rounds: int) -> None:
-    """Those of the outer loop and of the inner one, four of each. A loop whose count is too large does not begin."""
+    """Rounds of the outer loop and of the inner one, four each. A loop whose count is too large does not begin."""
     it = Linked(bare, NESTED, iterations=quota)
     for _ in range(2):  # each run has the whole quota
         it.seen = []
@@ -452,7 +452,7 @@ def test_a_routine_of_which_an_op_is_refused_runs_again_when_it_is_not() -> None
 
 @pytest.mark.parametrize("text", [CASE, COND])
 def test_a_value_of_another_shape_than_the_program_s_decides_nothing(text: str) -> None:
-    """Of an input whose shape data decide, nobody knows when the run is admitted that it is not the parameter's."""
+    """The shape of a data-dependent input is not known when the run is admitted, so the mismatch shows later."""
     bare = Bare(inline=False)
     it = Linked(bare, text, [[0.0]] * text.count("\ncaptured"))
     dtype = "int64" if text is CASE else "bool"
@@ -467,7 +467,7 @@ def test_a_value_of_another_shape_than_the_program_s_decides_nothing(text: str) 
     assert it.client.fetch(behind) in ([-5.0], [10.0])
 
 
-# -- who waits ---------------------------------------------------------------------------------------------------------
+# -- waits -------------------------------------------------------------------------------------------------------------
 
 
 def begun(it: Linked, *inputs: Any, n: Sequence[Any] = ()) -> int:
@@ -718,7 +718,7 @@ return %1""".replace("parameter %0 x", "number $0: int = 3\nparameter %0 x"),
 
 
 def test_a_value_that_was_cancelled_before_the_run_poisons_what_the_step_writes_although_others_hold_it() -> None:
-    """As it poisons what an op writes that reads it."""
+    """In the same way a cancelled value poisons the result of an op that reads it."""
     bare = Bare(inline=False)
     it, other = Linked(bare, COND, [[10.0]]), bare.client()
     it.client.publish("w", ids=it.captured)

@@ -90,7 +90,7 @@ class Held(Linked):
         self.live = self.other.lookup("w")
 
     def goes_round(self, times: int) -> None:
-        """Drive until the body has begun so many rounds."""
+        """Drive until the body has begun `times` rounds."""
         device: Any = self.bare.device
         while len(self.seen) < times:
             self.bare.step(next(stream for stream in device.streams if stream.can_execute()))
@@ -102,7 +102,7 @@ class Held(Linked):
         return caught.value
 
     def heals(self) -> None:
-        """Another session overwrites what was poisoned, and reads it."""
+        """Another session overwrites the poisoned tensor, and reads it."""
         new = upload(self.other, np.array([5.0]))
         self.other.call("add", new, new, out=self.live)
         assert self.other.fetch(self.live) == [10.0]
@@ -190,7 +190,7 @@ def test_a_loop_inside_another_poisons_what_both_write(
 
 @pytest.mark.parametrize("end", [cancel, close], ids=name_of)
 def test_a_loop_that_has_not_begun_leaves_what_others_hold(end: Callable[[Held], None]) -> None:
-    """It waits for its count: as if the write had never been sent."""
+    """The loop waits for its count: its write counts as never sent."""
     it = Held(Bare(inline=False), COUNTED)
     n = upload(it.client, scalar(3))
     count = it.client.call("abs", n, meta=((), "int64"))
@@ -212,7 +212,7 @@ def test_a_loop_that_waits_for_its_first_test_leaves_what_others_hold(end: Calla
 
 @pytest.mark.parametrize("end", [cancel, close], ids=name_of)
 def test_a_loop_that_was_admitted_to_its_end_is_carried_out(end: Callable[[Held], None]) -> None:
-    """Nothing decides any more, so that its writes are those of ops which others need."""
+    """No condition is open any more, so its writes are those of ops which others need."""
     it = Held(Bare(inline=False), COUNTED)
     it.run(upload(it.client, scalar(3)), np.array([1.0]))
     while it.client.session.in_run():

@@ -20,7 +20,7 @@ from ...programs import ONE, link, run_message
 
 
 class Unfolded:
-    """The messages of one run, which nobody has admitted, and its ids. Sources are uploaded."""
+    """The messages of one run, not admitted, and its ids. Sources are uploaded."""
 
     def __init__(
         self,
@@ -94,12 +94,12 @@ def test_numbers_stand_in_their_slots() -> None:
 @each_case(
     ("uses", "released"),
     [
-        ([("negative", [0])], [0]),  # of what comes from outside nothing
+        ([("negative", [0])], [0]),  # inputs from outside are never released
         ([("negative", [0]), ("negative", [1])], [0, 0b1]),
         ([("negative", [0]), ("add", [1, 1])], [0, 0b01]),  # once, though it is there twice
         ([("negative", [0]), ("add", [0, 1])], [0, 0b10]),
         ([("negative", [0]), ("negative", [1]), ("add", [1, 2])], [0, 0, 0b11]),
-        ([("negative", [0]), ("negative", [0])], [0b10, 0]),  # a result that nobody uses dies with its op
+        ([("negative", [0]), ("negative", [0])], [0b10, 0]),  # an unused result dies with its op
     ],
 )
 def test_a_variable_dies_with_its_last_use(uses: list[tuple[str, list[int]]], released: list[int]) -> None:

@@ -17,7 +17,7 @@ from tensord.vm.routines.running.instruction import RunInstruction
 from ...parts import Parts
 from ...programs import link, run
 
-# Of two results one depends on %3, the other one does not. `square` is on the way to the first.
+# One of the two results depends on %3, the other does not. `square` is on the way to the first.
 FORK = """\
 tensord program 1
 parameter %0 x: float64[2] on d0
@@ -29,7 +29,7 @@ return %3, %4"""
 
 
 class OnSim:
-    """A routine on a sim device, which has run once, op by op. `fuses`: are its elementwise ops computed together?"""
+    """A routine on a sim device, which has run once, op by op. `fuses`: whether its elementwise ops are fused."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class OnSim:
         return run(self.client, self.routine, self.program, self.inputs)
 
     def results(self, ids: tuple[int, ...]) -> list[Any]:
-        """The values, or what the errors are of: op and line."""
+        """The values, or op and line of their errors."""
         found: list[Any] = []
         for id_ in ids:
             try:
@@ -128,7 +128,7 @@ class TestFaults:
         it.close()
 
 
-# Nobody has the result of the last step, which reads an operand that no other step reads.
+# The result of the last step has no handle, and the step reads an operand that no other step reads.
 UNUSED = """\
 tensord program 1
 parameter %0 x: float64[2] on d0
@@ -140,7 +140,7 @@ return %3"""
 
 
 def test_an_operand_that_has_failed_reaches_no_value_through_a_result_that_nobody_has() -> None:
-    """It has no memory, and the fusion computes the value without it."""
+    """The result has no memory, and the fusion computes the value without it."""
     it = OnSim(UNUSED, fuses=True, ones=1, passes=("fusion",))
     it.sim.inject(Fault.of({"kind": "fail", "label": "upload"}))
     it.inputs[1] = it.upload(1.0)
@@ -152,7 +152,7 @@ def test_an_operand_that_has_failed_reaches_no_value_through_a_result_that_nobod
 
 def test_a_cancellation_takes_effect_between_two_ops() -> None:
     it, passed = OnSim(), []
-    it.sim.inject(Fault.of({"kind": "slow", "nth": 100}))  # something interferes
+    it.sim.inject(Fault.of({"kind": "slow", "nth": 100}))  # a pending fault
     it.run()
     (stream,) = it.sim.compute
     intercept = stream.intercept

@@ -27,7 +27,7 @@ from ...tracing.test_known_routines import repeated, trace_of
 
 @pytest.fixture(params=["at once", "in slices", "on a stream"])
 def bare(request) -> Bare:
-    """However runs are carried out."""
+    """An engine for each way of running segments."""
     bare = Bare()
     segments: Any = bare.engine.admission.routines.segments
     segments.find_fusions = lambda _program, _terms: []

@@ -24,11 +24,11 @@ from tensord.vm.process import resident_memory
 from tensord.vm.service.access.guard import CHECK_INTERVAL, MemoryGuard
 
 PEER = Path(__file__).with_name("endless_peer.py")
-PATIENCE = 40.0  # seconds until what does not happen is given up; never slept
+PATIENCE = 40.0  # seconds until a wait fails; never slept
 
 
 class Receiver:
-    """One ROUTER that echoes, its guard, and what was seen."""
+    """A ROUTER that echoes, its guard, and a record of its events."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str, limit: int) -> None:
         self.guard = MemoryGuard(limit)
@@ -40,7 +40,7 @@ class Receiver:
         self.peak = 0
 
     def run(self, happened: Callable[[], bool]) -> bool:
-        """Serve until something has happened; False if it does not."""
+        """Serve until `happened` is true; returns False after the patience has run out."""
         poller = zmq.Poller()
         poller.register(self.router, zmq.POLLIN)
         poller.register(self.monitor, zmq.POLLIN)

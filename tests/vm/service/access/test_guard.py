@@ -20,7 +20,7 @@ ENDLESS = Path(__file__).with_name("endless.py")
 
 
 class World:
-    """What a guard sees and does."""
+    """The surroundings of a guard: memory and connections."""
 
     def __init__(self) -> None:
         self.memory = 0
@@ -141,7 +141,7 @@ def test_memory_is_given_back_once_a_connection_that_was_cut_is_closed(world):
 
 def test_memory_is_given_back_where_a_connection_ended_before_it_was_seen(world):
     world.memory = 10
-    world.guard.accepted(9)  # which is closed already
+    world.guard.accepted(9)  # it is closed already
     world.guard.closed(9)
     world.guard.check()
     assert world.trims == 1
@@ -151,7 +151,7 @@ def test_a_descriptor_that_was_reused_is_not_cut(world):
     world.memory, world.unread = 600, {1: 10, 2: 10}
     for _ in range(CHECKS_UNTIL_SUSPECT + 1):
         world.guard.check()
-    world.inodes[1] = 7  # closed, and something else opened, before the monitor told
+    world.inodes[1] = 7  # closed, and the number reused, before the monitor's event
     world.memory = 900
     assert world.guard.check() == [2]
     world.guard.closed(1)

@@ -55,7 +55,7 @@ def test_a_failed_handshake_has_a_reason(kind: int, value: int, keyed: bool, loc
 
 @pytest.fixture(scope="module")
 def key_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A server's keys, those of alice, who is allowed, and of bob, who is not; carol has another server's key."""
+    """Keys of a server, of alice, who is allowed, and of bob, who is not; carol has another server's key."""
     directory = tmp_path_factory.mktemp("keys")
     for name in ("server", "alice", "bob"):
         keys.create(directory, name)
@@ -104,7 +104,7 @@ def test_a_refused_client_hears_what_to_do_and_the_log_names_it(
         keyed.connect(keys=key_files / who if who else None)
     eventually(lambda: logged in keyed.log)
     line = next(line for line in keyed.log.splitlines() if logged in line)
-    if "allow list" in logged:  # it waits for the answer, so it is there to be asked for its address
+    if "allow list" in logged:  # the peer waits for the answer, so its address can be read
         assert re.search(r"peer='?127\.0\.0\.1:\d+", line)
         assert f"address={keyed.address!r}" in line
         assert keyed.log.count(logged) == 1

@@ -21,7 +21,7 @@ from tensord.vm.service.process.instance import private
 from ....each_case import each_case
 
 ME = os.getuid()
-PATIENCE = 5000  # milliseconds that something may take that has to happen
+PATIENCE = 5000  # milliseconds that an expected event may take
 
 
 def ask(gatekeeper, domain=zap.IPC, address=b"localhost:%d:0:1" % ME, mechanism=b"NULL", *credentials):
@@ -33,7 +33,7 @@ def ask(gatekeeper, domain=zap.IPC, address=b"localhost:%d:0:1" % ME, mechanism=
 
 @pytest.fixture
 def key_files(tmp_path):
-    """Keys of a server and of two clients, of whom alice is allowed."""
+    """Keys of a server and of two clients; alice is allowed."""
     directory = tmp_path / "keys"
     for name in ("server", "alice", "mallory"):
         keys.create(directory, name)

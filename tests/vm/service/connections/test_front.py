@@ -33,7 +33,7 @@ def harness() -> Harness:
 
 
 def test_a_client_that_takes_nothing_has_one_slot_in_the_ring(harness: Harness) -> None:
-    """However often it stops and goes on."""
+    """However often the client stops and goes on."""
     number = 0
     for _ in range(5):
         harness.listener.full.add(ME)
@@ -80,7 +80,7 @@ def test_a_long_answer_that_fails_in_the_middle_is_an_error(harness: Harness) ->
 
     harness.engine.admission.answer = lambda *_: slices()
     harness.receive(ME, pack([1, 1, [[QUERY, "trace", [], 1]], []]))
-    with pytest.raises(KeyError):  # the harness shows what the daemon would log
+    with pytest.raises(KeyError):  # the harness raises the error that the daemon would log
         harness.turn()
     harness.turn()
     kinds = [kind for header in harness.headers(ME) if header[0] == 17 for _, kind, _ in header[4]]
@@ -89,7 +89,7 @@ def test_a_long_answer_that_fails_in_the_middle_is_an_error(harness: Harness) ->
 
 
 def test_what_a_dead_client_had_sent_is_dropped_without_a_word(harness: Harness) -> None:
-    """libzmq hands it out later; its descriptor may be another's by then, who is not to be cut for it."""
+    """libzmq delivers it later; the descriptor may belong to another client by then, which must not be cut."""
     harness.disconnect(7)
     harness.say(ME, sync(1))
     assert not list(harness.headers(ME))
@@ -99,7 +99,7 @@ def test_what_a_dead_client_had_sent_is_dropped_without_a_word(harness: Harness)
 
 @pytest.mark.parametrize("local", [True, False])
 def test_a_goodbye_that_arrived_before_the_end_is_heard(local: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """The monitor tells of the end first. The descriptor is another's by then, who is not to be cut for the goodbye."""
+    """The monitor reports the end first. The goodbye must not cut another client that has the descriptor by then."""
     harness = Harness(local=local)
     harness.listener.connections[7] = 1
     harness.hello(ME)
@@ -170,7 +170,7 @@ def test_replies_that_nobody_acknowledges_hold_up_their_client() -> None:
 
 
 def test_what_is_decoded_of_one_client_is_bounded() -> None:
-    """One batch; what comes behind it waits as it is, in its order."""
+    """One batch is decoded; later ones wait undecoded, in their order."""
     harness = Harness(header=4096)
     harness.hello(ME)
     filler = [[9, 1, "x" * 1000]] * 3
@@ -187,7 +187,7 @@ def test_what_is_decoded_of_one_client_is_bounded() -> None:
 
 @pytest.mark.parametrize("start", [b"\xdc\x00\x04\x01", b"\xdd\x00\x00\x00\x04\x01", b"\x94\xcc\x01", b"\x94\xd0\x01"])
 def test_a_batch_in_more_bytes_than_it_takes_keeps_its_position(harness: Harness, start: bytes) -> None:
-    """Who encodes like this is no friend of ours, but speaks msgpack."""
+    """Only a hostile client encodes like this, but the bytes are valid msgpack."""
     usual = [pack(sync(number, number)) for number in (1, 2, 3)]
     for header in (usual[0], usual[1], start + usual[2][2:]):
         harness.receive(ME, header)
@@ -211,7 +211,7 @@ def test_what_waits_in_a_damaged_batch_counts_for_little(harness: Harness, damag
 
 
 def test_one_array_may_be_larger_than_every_window() -> None:
-    """Also if it has to wait, and questions behind it, too; but not a second array."""
+    """Also if the array has to wait, and requests behind it, too; but not a second array."""
     harness = Harness(window_bytes=1 << 16)
     harness.hello(ME)
     large = 5 << 16
@@ -232,7 +232,7 @@ def test_one_array_may_be_larger_than_every_window() -> None:
 
 
 def test_what_is_sent_again_is_decoded_one_batch_a_turn() -> None:
-    """However much of it there is, others have their turns in between."""
+    """However many batches there are, others have their turns in between."""
     harness = Harness(local=False)
     harness.hello(ME)
     for number in (1, 2, 3):
@@ -264,7 +264,7 @@ def test_who_sends_too_many_frames_is_told_how_many() -> None:
 
 
 def test_who_has_more_to_say_lets_others_go_first(harness: Harness) -> None:
-    """Whoever sends batch after batch is not new each time that the next one is decoded."""
+    """A client that sends batch after batch does not count as new for each of them."""
     harness.hello(OTHER)
     me, other = (harness.registry.peers[harness.listener, who] for who in (ME, OTHER))
     for number in (1, 2, 3):
@@ -290,7 +290,7 @@ def test_what_has_arrived_when_the_daemon_stops_still_finishes(harness: Harness)
 
 
 def test_a_turn_is_longer_while_nothing_else_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four quanta instead of one; but one as soon as somebody else has sent something."""
+    """Four quanta instead of one; but one as soon as another client has sent a message."""
 
     def admitted(*, news: bool, others: bool) -> int:
         harness = Harness()
@@ -313,7 +313,7 @@ def test_a_turn_is_longer_while_nothing_else_happens(monkeypatch: pytest.MonkeyP
 
 
 def test_credit_is_told_in_turn_and_before_the_rest() -> None:
-    """In a turn one of those that are owed some is looked at; all of them before the daemon sleeps."""
+    """A turn looks at one of the peers that are owed credit; all of them get it before the daemon sleeps."""
     harness = Harness(window=8)
     names = [b"a", b"b", b"c"]
     for fd, name in enumerate(names, 20):

@@ -96,7 +96,7 @@ def test_the_session_s_own_messages_wait_for_its_run(harness: Harness) -> None:
 
 
 def test_a_run_whose_ops_pile_up_waits_until_some_are_done(harness: Harness) -> None:
-    """However many there are: one message may bring thousands."""
+    """However many runs there are: one message may bring thousands."""
     for stream in harness.bare.device.streams:
         stream.may_inline = stream.inline = False
     linked(harness, chain_of(LENGTH))

@@ -14,7 +14,7 @@ from tensord.vm.service.connections.peer import Peer
 
 @pytest.fixture
 def peer() -> Peer:
-    """A peer whose session holds nothing. Three messages have come, of which the first and the last have uploads."""
+    """A peer whose session holds nothing. Three messages have come; the first and the last have uploads."""
     listener: Any = None
     found = Peer(listener, b"", PeerCredentials(0, 0, 0), Limits(), 0.0)
     session: Any = SimpleNamespace(payload=0, live={})

@@ -21,14 +21,14 @@ class Listener(FakeListener):
         self.gone: list[int] = []
 
     def connect(self, fd: int) -> None:
-        """Somebody comes in."""
+        """Accept a connection."""
         self.connections[fd] = fd * 10
         self.origins[fd] = f"127.0.0.1:{fd}"
         for tell in self.accepted:
             tell(fd)
 
     def cut(self, fd: int, number: int) -> None:
-        """As a real one."""
+        """Cut a connection, as a real listener does."""
         if self.connections.get(fd) == number:
             del self.connections[fd]
             self.gone.append(fd)

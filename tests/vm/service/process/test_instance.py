@@ -130,7 +130,7 @@ def test_what_cannot_be_made_says_what_to_do(tmp_path):
 
 
 def test_a_lock_on_a_file_that_was_unlinked_meanwhile_is_not_taken_for_the_address(address, monkeypatch):
-    """The unlink race: between open and flock, the former owner removes the file and somebody else makes a new one."""
+    """The unlink race: between open and flock, the former owner removes the file, and another process makes one."""
     first = Instance(address)
     assert first.lock
     lock, take = first.lock, module._take
@@ -165,7 +165,7 @@ def test_somebody_who_only_looks_is_not_taken_for_a_daemon(address, monkeypatch)
 def test_a_leaving_daemon_does_not_remove_the_lock_of_another(address):
     first = Instance(address)
     assert first.lock
-    first.lock.unlink()  # somebody tidied up
+    first.lock.unlink()  # a user tidied up
     with Instance(address) as second:
         first.close()
         assert second.lock

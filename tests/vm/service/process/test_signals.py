@@ -25,7 +25,7 @@ BROKEN = "tests.vm.service.broken_daemons"
 
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, int]]:
-    """A pseudo-terminal: the end of whoever looks at it, and that of the programs in it."""
+    """A pseudo-terminal: the terminal's end, and the programs' end."""
     master, slave = os.openpty()
     yield master, slave
     for end in (master, slave):

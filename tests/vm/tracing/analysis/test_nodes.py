@@ -15,7 +15,7 @@ from tensord.vm.tracing.record import Holding, PartRecord, RoutineRecord, RunRec
 
 from .trace_programs import record
 
-AHEAD = 5_000  # of node1's clock
+AHEAD = 5_000  # the lead of node1's clock
 VALUE = bytes(16)
 
 

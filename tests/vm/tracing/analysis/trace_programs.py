@@ -22,7 +22,7 @@ def record(
     ticks: tuple[int, int] | None = None,
     **fields: Any,
 ) -> Record:
-    """A record with what matters given: operands as (copy, kind), edges as (source, reason, copy[, elided])."""
+    """A record with the given fields: operands as (copy, kind), edges as (source, reason, copy[, elided])."""
     admitted, erased = ticks or (2 * instruction, 0)
     defaults: dict[str, Any] = {
         "id": instruction,
@@ -62,7 +62,7 @@ class Running:
 
 @dataclass
 class Machine:
-    """Admits, finishes and erases at random, but finishes and erases nothing before its sources."""
+    """Admits, finishes and erases instructions at random, but each finishes and is erased after its sources."""
 
     rng: random.Random
     all: list[Running] = field(default_factory=list)

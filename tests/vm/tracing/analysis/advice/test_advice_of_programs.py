@@ -150,7 +150,7 @@ class TestWaits:
             x = x * 1.5
             assert float(x.sum()) > 0
         found = {one.rule: one for one in advice(session).findings}["waits"]
-        assert (found.count, found.devices) == (4, ("sim:0",))  # nothing comes after the last one
+        assert (found.count, found.devices) == (4, ("sim:0",))  # no transfer follows the last one
         assert found.cost >= 4_000_000  # the transfer of the sum, each time
 
     def test_a_read_at_the_end(self, make_session: MakeSession) -> None:

@@ -27,8 +27,8 @@ META = (MetaRecord((4,), "float32"),)
 
 
 def ran(number: int, begin: int, end: int, *operands: tuple[int, str], **fields: Any) -> Record:
-    """A record that ran from `begin` to `end`, ready at once, with what a transfer, an upload or a fetch has more."""
-    begin, end = begin + 1, end + 1  # 0 is no time
+    """A record that ran from `begin` to `end`, ready at once, with the further fields of its opcode."""
+    begin, end = begin + 1, end + 1  # 0 means no time
     stamps = {"received": begin, "ready": begin, "dispatched": begin, "started": begin, "finished": end}
     usual = {"stream": "sim:0/compute0", "device": "sim:0", "location": "train.py:9", "inputs": META, "outputs": META}
     kind: dict[str, Any] = {}

@@ -25,11 +25,11 @@ from .....each_case import each_case
 from ....routines.compiled_programs import compiled, random_local
 
 SMALL = Meta.of((4, 4), "float64")
-SEEDS = 30  # each mistake shows in one of so many programs
+SEEDS = 30  # programs, one of which shows each mistake
 
 
 def wrong(program: Program, *, fusions: bool = True) -> list[str]:
-    """What is wrong with the segments of a program."""
+    """The mistakes in the segments of a program."""
     return list(chain.from_iterable(check_segment(program, each) for each in compiled(program, fusions=fusions)))
 
 
@@ -62,7 +62,7 @@ def frees_early(monkeypatch: Any) -> None:
 
 
 def forgets_uses_of_views(monkeypatch: Any) -> None:
-    """A block of memory is free once what it was made for is used no more, although views of that are."""
+    """Free a block of memory after the last use of its value, although views of the value are still used."""
     enter = Compiler.enter
 
     def forgetful(self: Any, value: int, buffer_slice: BufferSlice) -> None:
@@ -98,7 +98,7 @@ def packs_views(monkeypatch: Any) -> None:
 
 
 def forgets_what_views_are_of(monkeypatch: Any) -> None:
-    """What a view is of that leaves the segment is not made for those behind it."""
+    """The base of a view that leaves the segment is not made for later segments."""
     real = liveness.outside_of
 
     def forgetful(program: Any, steps: Any, layouts: Any) -> Any:
@@ -125,7 +125,7 @@ def forwards_what_lives(monkeypatch: Any) -> None:
 
 
 def shares_nothing(monkeypatch: Any) -> None:
-    """Writes go to the memory of what they overwrite, whatever else lies there."""
+    """Write to the memory of the overwritten value, although other values lie there."""
     monkeypatch.setattr(Compiler, "is_shared", lambda *_: False)
 
 
@@ -146,7 +146,7 @@ def forwards_whatever_the_op(monkeypatch: Any) -> None:
 
 
 def forgets_to_fill(monkeypatch: Any) -> None:
-    """What is written in part is not copied before."""
+    """Do not copy a partly written value before the write."""
     step = Compiler.step
 
     def hasty(self: Any, position: int, plan: Any) -> Any:
@@ -237,7 +237,7 @@ def example() -> Program:
 
 
 def spoilt(segment: SegmentRecord) -> Iterator[tuple[str, SegmentRecord]]:
-    """The segment with a mistake in it, and what shall be said of it."""
+    """Segments with one mistake each, and the message about it."""
     calls = segment.calls
     matmul, add, multiply, update, total = calls
 
@@ -331,7 +331,7 @@ def test_a_mistake_in_a_segment_is_told_with_its_step():
 
 
 class TestViews:
-    """Where NumPy has views: also those of arrays without axes, of which it makes numbers by itself."""
+    """Views as NumPy has them: also of arrays without axes, which NumPy turns into numbers."""
 
     @each_case(
         ("op", "attributes", "shape"),

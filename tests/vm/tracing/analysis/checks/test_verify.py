@@ -198,7 +198,7 @@ class TestRandomPrograms:
 
     @each_case("seed", SEEDS)
     def test_an_early_erasure_that_hides_an_edge_is_noticed(self, seed):
-        """Erased right before the admission of who waits for it: the edge should not have been made."""
+        """A source that is erased right before its reader's admission: the edge should not have been made."""
         trace, rng = random_trace(seed), random.Random(seed)
         trace = Trace([one._replace(admitted=2 * one.admitted, erased=2 * one.erased) for one in trace.records])
         target, number = an_edge(trace, rng)
@@ -209,14 +209,14 @@ class TestRandomPrograms:
     @each_case("seed", SEEDS)
     def test_edges_to_lost_records_are_excused(self, seed):
         trace = random_trace(seed)
-        # What the ring loses is what was erased first.
+        # The ring loses the records that were erased first.
         erased = sorted((one for one in trace.records if one.erased), key=lambda one: one.erased)
         lost = {one.id for one in erased[: len(erased) // 2]}
         rest = [one for one in trace.records if one.id not in lost]
         assert Trace(rest, dropped=len(lost)).verify() == []
 
     def test_a_large_trace_is_verified(self):
-        """A long chain, wide fans of readers, and barriers: nothing here may be quadratic."""
+        """A long chain, wide fans of readers, and barriers: verification must not be quadratic."""
         records = []
         for number in range(1, 6001):
             kind = "mut" if number % 100 == 0 else "const"
@@ -278,7 +278,7 @@ class TestSanity:
 
 
 class TestParts:
-    """Any part of a trace is as consistent as the whole: what is left out explains what is missing."""
+    """Any part of a trace is as consistent as the whole: omitted records explain missing edges."""
 
     @each_case("seed", SEEDS)
     def test_of_a_session(self, seed):

@@ -36,7 +36,7 @@ def machine(sim_session, machine_of):
 
 
 def travelled(parts):
-    """What comes out at the other end of a socket."""
+    """The parts after a trip over a socket."""
     return [msgpack.unpackb(msgpack.packb(part), use_list=False) for part in parts]
 
 
@@ -110,9 +110,9 @@ def test_a_sample_says_how_long_it_took_without_what_happened_between_its_slices
     monkeypatch.setattr(machine.engine.scheduler, "clock", lambda: next(clock))
     slices = []
     for part in recent_parts(machine.engine, LocationTexts(machine.engine), 0, 100):
-        next(clock)  # the daemon does something else
+        next(clock)  # the daemon does other work
         slices.append(part)
-    assert read_parts(slices).spent == 15  # of one slice, in which the clock is read a second time, and of the end
+    assert read_parts(slices).spent == 15  # one slice, for which the clock is read twice, and the end
 
 
 def test_slices_are_bounded_and_long_lists_of_edges_are_cut(machine, sim_session, monkeypatch):

@@ -90,7 +90,7 @@ def same(one: Trace, other: Trace) -> bool:
 
 
 def signed(lines: list[Any]) -> bytes:
-    """A file with a valid checksum, whatever its lines say."""
+    """A file with a valid checksum for any lines."""
     body = b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
     footer = {"records": max(0, len(lines) - 1), "sha256": hashlib.sha256(body).hexdigest()}
     return body + json.dumps(footer).encode() + b"\n"
@@ -171,7 +171,7 @@ class TestRoundTrip:
 
 
 def some_of(content: bytes) -> list[int]:
-    """A third of the positions, and those where lines begin and end."""
+    """A third of the positions, and the borders of lines."""
     borders = {n + by for n, byte in enumerate(content) if byte == ord("\n") for by in (-1, 0, 1)}
     return sorted({*range(0, len(content), 3), *borders} - {-1, len(content)})
 
@@ -209,7 +209,7 @@ class TestDamage:
 
 
 class TestHostileFiles:
-    """The checksum fits, but what it covers does not."""
+    """The checksum fits, but the content is invalid."""
 
     def fails(self, path, content: bytes, match: str) -> None:
         path.write_bytes(content)

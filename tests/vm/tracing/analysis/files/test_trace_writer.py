@@ -50,7 +50,7 @@ def test_an_interrupted_write_does_not_show(tmp_path):
     path = tmp_path / "x.trace"
     with TraceWriter(path, ["cpu:0"]) as recording:
         recording.add([record(1)])
-        recording._file.write(b"x" * 5_000)  # what a write leaves that Ctrl-C broke off
+        recording._file.write(b"x" * 5_000)  # the remains of a write that Ctrl-C broke off
         recording.finish(Trace([]))
     assert [one.id for one in Trace.load(path).records] == [1]
 
@@ -109,7 +109,7 @@ def test_a_device_file_is_written_through():
 
 
 class TestGaps:
-    """A writer between two others was lost: nothing says why there is no edge from the first to the last."""
+    """A writer between two others was lost: no record explains the missing edge from the first to the last."""
 
     records = (record(1, (7, "mut"), ticks=(1, 20)), record(3, (7, "mut"), edges=[(2, "WAW", 7)], ticks=(5, 22)))
 
@@ -123,7 +123,7 @@ class TestGaps:
 
 
 class TestBefore:
-    """What had finished before a recording began is no loss, and an edge to it is no mistake."""
+    """An instruction that had finished before the recording began is no loss, and an edge to it is no mistake."""
 
     records = (record(3, (7, "mut"), edges=[(2, "WAW", 7)], ticks=(5, 22)),)
 

@@ -175,7 +175,7 @@ class TestDot:
 
 
 class TestCriticalPath:
-    """#1 -> #2 -> #3, of which #2 is not on the path to #3."""
+    """#1 -> #2 -> #3; #2 is not on the path to #3."""
 
     def graph(self):
         one, two = record(1, (7, "mut")), record(2, (7, "const"), (8, "mut"), edges=[(1, "RAW", 7)])

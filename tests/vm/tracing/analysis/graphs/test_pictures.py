@@ -23,7 +23,7 @@ NASTY = '</script><img src=x onerror="alert(1)">@DATA@ &amp; \x00'
 
 
 def chain(length: int, *, weights: int = 1) -> Trace:
-    """Uploads of weights, then a chain of which each step reads the one before and the weights."""
+    """Uploads of weights, then a chain; each step reads the one before and the weights."""
     done: dict[str, Any] = {"status": "DONE", "stream": "compute"}
     uploads = [record(n, (n, "mut"), ticks=(2 * n, 2 * n + 1), **done) for n in range(1, weights + 1)]
     reads = [(n, "const") for n in range(1, weights + 1)]
@@ -97,7 +97,7 @@ class TestSelection:
 
 class TestLinesAndSpans:
     def looped(self, steps: int) -> Trace:
-        """A loop of two lines, each of which reads what the other has written, in a span for each step."""
+        """A loop of two lines; each reads the other's result, in a span for each step."""
         lines = ("/home/me/train.py:7 in step", "/home/me/train.py:8 in step")
         return Trace(
             record(
@@ -145,7 +145,7 @@ class TestLinesAndSpans:
 
 
 def fan(width: int) -> Trace:
-    """So many ops that read one each, and one that reads all of them."""
+    """`width` ops, and one that reads all of their results."""
     done: dict[str, Any] = {"status": "DONE", "stream": "compute", "ticks": (1, 2)}
     heads = [record(n, (n, "mut"), **done) for n in range(1, width + 1)]
     reads = [(n, "const") for n in range(1, width + 1)]
@@ -153,7 +153,7 @@ def fan(width: int) -> Trace:
 
 
 def crossed(length: int) -> Trace:
-    """Instructions of which each reads what the two before it have written, so that no chain folds."""
+    """A chain in which each instruction reads the results of the two before it, so that no chain folds."""
     done: dict[str, Any] = {"status": "DONE", "stream": "compute"}
     return Trace(
         record(
@@ -180,7 +180,7 @@ class TestPage:
         trace = random_trace(3)
         page = page_of(trace.graph())
         assert set(map(int, data_of(page)["records"])) == {one.id for one in trace.records}
-        namespace = "http://www.w3.org/2000/svg"  # a name, from which nothing is loaded
+        namespace = "http://www.w3.org/2000/svg"  # a name; no file is loaded from it
         assert not re.search(r"""(src|href)\s*=|@import|url\((?!#)|fetch\(|https?://""", page.replace(namespace, ""))
 
     def test_no_text_of_a_user_is_obeyed(self):
@@ -209,11 +209,11 @@ class TestPage:
 
     @each_case(("node", "shown"), [("instruction", "instruction"), ("line", "line"), ("span", "line")])
     def test_it_opens_with_the_picture_that_is_asked_for(self, node, shown):
-        """A picture that has as many nodes as a finer one is not there twice."""
+        """A picture with as many nodes as a finer one is left out."""
         assert self.sizes(page_of(chain(10).graph(), node))[0] == shown
 
 
-# Appended to the page: what a user would do, and what the user would see.
+# Appended to the page: a user's actions, and the visible results.
 _USE = """
 const count = what => document.querySelectorAll(what).length;
 function seenNow() { return {nodes: nodes.length, box: [...view], scale: scale(), hits: hits.length,

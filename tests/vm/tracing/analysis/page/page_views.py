@@ -50,7 +50,7 @@ COMPUTE, COPIES, HOST = ("sim:0", "compute0"), ("sim:0", "h2d0"), ("cpu:0", "con
 
 
 def fan(width: int) -> View:
-    """So many ops, one after the other, and one that reads all of them."""
+    """`width` ops, one after the other, and one that reads all of their results."""
     view = View()
     for number in range(1, width + 1):
         view.record(number, COMPUTE, 1000 * number, 1000 * number + 900, name=f"op{number}")
@@ -59,7 +59,7 @@ def fan(width: int) -> View:
 
 
 def chain(length: int, *, streams: int = 4, gap: int = 100) -> View:
-    """A chain of kernels over some streams, each of which needs the one before."""
+    """A chain of kernels over some streams; each needs the one before."""
     view = View()
     for number in range(1, length + 1):
         stream = (f"sim:{number % streams}", "compute0")
@@ -70,7 +70,7 @@ def chain(length: int, *, streams: int = 4, gap: int = 100) -> View:
 
 
 def small() -> View:
-    """Two devices, two sessions, spans, lines, a transfer, an eviction, an error, one that waits."""
+    """Two devices, two sessions, spans, lines, a transfer, an eviction, an error, a waiting instruction."""
     view = View()
     view.record(1, HOST, 0, 2_000, kind="access", name="upload", location="train.py:5 in main")
     view.record(2, COPIES, 2_000, 6_000, kind="transfer", name="h2d cpu:0->sim:0", location="train.py:9 in step")

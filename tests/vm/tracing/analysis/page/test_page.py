@@ -62,7 +62,7 @@ def summary(page: BrowserPage) -> dict[str, Any]:
 
 
 def drawn(page: BrowserPage) -> dict[str, int]:
-    """What of the DAG is in the document."""
+    """The numbers of drawn parts of the DAG."""
     found: dict[str, int] = json.loads(page.evaluate("document.getElementById('dag').dataset.drawn"))
     return found
 
@@ -74,7 +74,7 @@ def timeline_box(page: BrowserPage) -> dict[str, float]:
 
 
 def at_time(page: BrowserPage, share: float, row: int) -> tuple[float, float]:
-    """Where on the screen a share of the window lies; `row`: pixels below the first group."""
+    """The point on the screen at a share of the window; `row`: pixels below the first group."""
     box = timeline_box(page)
     return box["x"] + GUTTER + (box["width"] - GUTTER) * share, box["y"] + 24 + row
 
@@ -447,7 +447,7 @@ class TestDag:
         assert page.count("#dag-layer .node.critical") == 2
 
 
-# A server that the test plays: what the page connects to, and what it asks for.
+# A server that the test plays: the page's connections, and its requests.
 SERVER: Final = """
 const sockets = []; const asked = [];
 window.WebSocket = class extends EventTarget {

@@ -141,7 +141,7 @@ def linear(value: float) -> float:
 
 
 def contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
-    """As WCAG 2.2 has it: 4.5 can be read by most people."""
+    """The contrast ratio of WCAG 2.2: most people can read 4.5."""
     weights = (0.2126, 0.7152, 0.0722)
     dark, light = sorted(sum(part * w for part, w in zip(each, weights, strict=True)) for each in (one, other))
     return (light + 0.05) / (dark + 0.05)

@@ -231,7 +231,7 @@ def test_a_live_view_counts_time_from_the_first_one_and_keeps_edges_to_what_came
     assert (about["sampled"], about["unfinished"]) == ({"shown": 1, "of": 70}, {"shown": 1, "of": 9})
     assert about["taken"] == 100
     assert document["memory"] == [{"device": "cpu:0", "limit": 1 << 20, "curve": [[20, 4096], [100, 4096]]}]
-    assert (document["tensors"], document["sessions"]) == (None, None)  # as they were
+    assert (document["tensors"], document["sessions"]) == (None, None)  # unchanged
 
 
 def test_a_live_view_shows_the_tensors_and_the_sessions_that_the_daemon_lists():

@@ -54,7 +54,7 @@ def test_where_there_is_too_little_time_all_have_as_much():
 
 def test_what_no_fence_covers_keeps_its_times():
     assert found(launch(1, 0), launch(2, 10), fence(3, 1, 100)) == [(10, 100), (10, 20)]
-    trace = Trace([launch(1, 0), fence(3, 1, 0)])  # it has not passed
+    trace = Trace([launch(1, 0), fence(3, 1, 0)])  # the fence has not passed
     assert on_devices(trace) is trace
 
 

@@ -67,7 +67,7 @@ class TestDiff:
         assert (one.op, one.kind) == ("run auto:t.py:*", "both")
 
     def test_lines_may_be_known_from_more_records(self) -> None:
-        """Of the adds alone, the first line of the one would be the first of the other."""
+        """With the adds alone, the first line of one trace would match the first of the other."""
         before = [ran(1, 1, 2, op="add", location="t.py:5 in f")]
         put_in = [ran(1, 1, 2, op=op, location=f"t.py:{line} in f") for line, op in ((3, "add"), (4, "mul"))]
         after = [*put_in, *before]

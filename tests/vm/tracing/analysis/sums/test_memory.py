@@ -63,7 +63,7 @@ def test_a_filter_leaves_the_copies_that_its_records_made(trace):
     assert (cpu.peak, cpu.at, [stay.copy for stay in cpu.standing], cpu.other) == (1024, 30, [3], 0)
     assert cpu.curve == [(30, 1024), (51, 0)]
     (cpu,) = memory(trace, Filter(location="a.py"))
-    assert (cpu.peak, [stay.copy for stay in cpu.standing]) == (3072, [1, 2, 3])  # of 1 we know the line alone
+    assert (cpu.peak, [stay.copy for stay in cpu.standing]) == (3072, [1, 2, 3])  # of copy 1 only the line is known
     assert memory(trace, Filter(op="matmul")) == []
     assert memory(trace, Filter()) == memory(trace)
 
@@ -103,7 +103,7 @@ def test_a_recording_that_does_not_tell_has_the_sum_over_the_copies(trace):
 
 
 class TestBetweenMeasurements:
-    """Records measure memory when results get theirs; what happens from one to the next is worked out."""
+    """Records measure memory when results get theirs; the changes in between are derived."""
 
     def curve(self, *records, used=0, held=(), taken=1000):
         (cpu,) = memory(Trace(records, devices=["cpu:0"], taken=taken, memory=Memory({"cpu:0": used}, held)))

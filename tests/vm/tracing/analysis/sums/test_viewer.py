@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[4] / "out/viewer/node_modules/speedscope/dist/rele
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPTIONS = (
     "--headless",
-    "--no-sandbox",  # which it has none of when it is run as root
+    "--no-sandbox",  # Chromium has no sandbox as root
     "--use-angle=swiftshader",
     "--enable-unsafe-swiftshader",
     "--allow-file-access-from-files",
@@ -54,7 +54,7 @@ def shown_by_the_viewer(timeline: str, directory: Path) -> set[str]:
 
 
 def threads_of(timeline: str) -> set[str]:
-    """What speedscope calls the threads that have slices."""
+    """speedscope's names of the threads that have slices."""
     events: list[dict[str, Any]] = json.loads(timeline)["traceEvents"]
     names = {
         (event["name"], event["pid"], event.get("tid")): event["args"]["name"] for event in events if event["ph"] == "M"

@@ -36,7 +36,7 @@ def trace():
 
 
 def waits(trace: Trace, number: int, **options: Any) -> list[Any]:
-    """What the instruction waited for; each wait here has a story."""
+    """The waits of an instruction; each wait here has a story."""
     return list(why(trace, number, **options).story.waits)
 
 
@@ -126,7 +126,7 @@ class TestLines:
 
     @pytest.fixture
     def loop(self):
-        """A chain of 60 ops of three lines, of which the second one runs longest, behind a release of no line."""
+        """A chain of 60 ops of three lines, the second of which runs longest, behind a release of no line."""
         lines = [
             ("lib/nn.py:7 in linear <- train.py:3 in step", 10),
             ("train.py:4 in step", 500),
@@ -179,7 +179,7 @@ class TestLines:
 
 
 class TestSessions:
-    """An instruction of one session waits for another session's, and for what was planned for that."""
+    """An instruction of one session waits for another session's instruction, and for one planned on behalf of that."""
 
     @pytest.fixture
     def shared(self):
@@ -216,7 +216,7 @@ def test_a_wide_barrier_is_cut():
 
 
 class TestStreamOrder:
-    """Nobody but the stream makes #2 wait for #1, and #3 for #2."""
+    """The stream alone makes #2 wait for #1, and #3 for #2."""
 
     @pytest.fixture
     def stream(self):
@@ -284,7 +284,7 @@ class TestStreamOrder:
 
 
 def test_an_engine_at_work_leaves_a_path_that_adds_up():
-    """Two ops that have nothing to do with each other share the only stream of a slow device."""
+    """Two independent ops share the only stream of a slow device."""
     with td.connect("local", devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.005}]) as session:
         x = session.asarray(np.ones((64, 64), np.float32), device="sim:0")
         session.sync()
