@@ -219,9 +219,16 @@ class Player:
         """Request the results from both sides."""
         if len(self.sides) < 2 or not isinstance(message, Call | Run | ToDevice | Collective):
             return
-        for id_ in results_of(self.sessions[step.session], message):
+        for id_ in self._results_of(step.session, message):
             replies = [side.fetch(step.session, id_) for side in self.sides]
             self._check(Check(step, message, id_, replies), self._nbytes(step, message))
+
+    def _results_of(self, session: int, message: Any) -> Iterator[int]:
+        """The ids of a message's results, and of the tensors that it overwrites, as far as known."""
+        found = ids_of(encode_message(message), OUTPUT_ROLES)
+        if type(message) is Run:
+            found += (*self.captured(session, message), *self.routines[session].written(message))
+        yield from dict.fromkeys(found)
 
     def _fetch(self, step: RecordedMessage, message: Fetch) -> None:
         if not self.recorded:
@@ -315,13 +322,6 @@ class Player:
             routine = self.routines[session].routines.get(message.routine)
             return f"the routine {getattr(routine, 'name', '') or message.routine}"
         return {ToDevice: "to_device", Fetch: "fetch"}.get(type(message)) or str(getattr(message, "kind", "upload"))
-
-
-def results_of(session: ReplaySession, message: Any) -> Iterator[int]:
-    """The ids of a message's results, or of the tensors that it overwrites, as far as known."""
-    yield from ids_of(encode_message(message), OUTPUT_ROLES)
-    if type(message) is Run:
-        yield from session.captured.get(message.routine, ())
 
 
 def released_by(message: Call, session: ReplaySession) -> tuple[int, ...]:

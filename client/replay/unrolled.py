@@ -51,6 +51,12 @@ class ReplayedRoutines:
         found = self.routines.get(routine)
         return [home for _, home in found.results] if isinstance(found, SessionProgram) else []
 
+    def written(self, run: Run) -> list[int]:
+        """The ids of the arguments that a run overwrites; empty if the routine's program is not known."""
+        found = self.routines.get(run.routine)
+        written = found.program.written if isinstance(found, SessionProgram) else ()
+        return [run.inputs[value] for value in written if value < len(run.inputs)]
+
     def unrolled(self, run: Run, newest: int) -> Iterator[Any] | None:
         """The messages of a run's ops; None for a run with control flow, or if the routine's program is not known."""
         routine = self.routines.get(run.routine)

@@ -87,6 +87,25 @@ def test_inside_of_a_routine_the_op_is_named(session, planted, recorded, tmp_pat
     assert found.operands[0].equal
 
 
+def test_an_argument_that_a_routine_overwrites_is_a_result(session, planted, recorded, tmp_path):
+    """The second run would differ in its first op, and the op that is wrong be taken for right."""
+
+    @session.routine
+    def step(w):
+        total = (w * 1.0).sum()
+        session.call("multiply", [planted(w), 2.0], out=[w])
+        return total
+
+    with recorded(session):
+        w = session.asarray([3.0, 7.0])
+        for _ in range(3):
+            step(w).numpy()
+    found = bisected(tmp_path / "x.rec", "sim:0", "cpu:0")
+    assert found is not None
+    assert found.finding.op == "replay_tests.planted"
+    assert found.operands[0].equal
+
+
 def test_a_write_in_place_is_looked_at_with_what_was_there_before(session, recorded, tmp_path):
     with recorded(session):
         x = session.asarray([10.0])
