@@ -1,7 +1,7 @@
-"""Every public entry of the client, as a call: what is called, and with what, as Python text.
+"""Every public entry of the client, as a call: the entry and its arguments, as Python text.
 
-The names in the texts are those of `names_for`. Functions of the namespaces are found by looking, so a new one needs an
-entry only if it cannot be called with tensors of floats, or issues nothing.
+The names in the texts are those of `names_for`. Functions of the namespaces are found by inspection, so a new one needs
+an entry only if it cannot be called with tensors of floats, or issues nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tensord.interpreter.wire.roles import number_of
 
 
 class Watch:
-    """Which locations the messages and the errors of each entry have."""
+    """Collects the locations of the messages and the errors of each entry."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -42,7 +42,7 @@ class Watch:
         transport.send = lambda batch: send(self.noted(batch))
 
     def noted(self, batch: Any) -> Any:
-        """The batch, of which the locations are noted."""
+        """The batch whose locations are noted."""
         for message in batch:
             if message[0] == LOCATION:
                 self.texts[message[1]] = message[2]
@@ -51,7 +51,7 @@ class Watch:
         return batch
 
     def begin(self, name: str) -> None:
-        """What follows belongs to that entry."""
+        """The following messages belong to that entry."""
         self.session.flush()
         self.current = self.found[name] = []
 
@@ -194,7 +194,7 @@ OPERATED = {
     "T": ("attrgetter('T')", "x"),
     "mT": ("attrgetter('mT')", "x"),
 }
-ELSEWHERE = {  # tested in other places, or without anything to say
+ELSEWHERE = {  # tested in other places, or without a location
     *(
         "__init__",
         "__del__",
@@ -244,7 +244,7 @@ ARGUMENTS = {
     "random.bernoulli": "0.5, 3",
     "random.permutation": "3",
 }
-QUIET = {  # they read dtypes, or say what there is
+QUIET = {  # they read dtypes, or describe the session
     *("xp.broadcast_arrays", "xp.can_cast", "xp.finfo", "xp.iinfo", "xp.isdtype", "xp.result_type"),
     *("random.seed", "xp.linalg.tensordot", "xp.broadcast_shapes"),
 }
@@ -280,14 +280,14 @@ def functions(namespace: Any, prefix: str) -> list[Entry]:
 
 
 def arguments(name: str, function: Any) -> str:
-    """Those of the table, or a tensor of floats for each argument that is needed."""
+    """The arguments in the table, or a tensor of floats for each required argument."""
     needed = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
     given = (one for one in needed if one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD})
     return ARGUMENTS.get(name) or ", ".join("x" for _ in given) or "x"
 
 
 def entries(session: Session) -> list[Entry]:
-    """All of them. What ends something comes last."""
+    """All of them. Entries that end something come last."""
     found = [Entry(name, f"s.{name}", given) for name, given in SESSION.items()]
     found += [Entry(name, f"x.{name}", given) for name, given in TENSOR.items()]
     found += [Entry(name, f"x.{name}", "") for name in REDUCTIONS]

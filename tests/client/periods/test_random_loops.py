@@ -1,7 +1,7 @@
 """Loops over random bodies on sessions that find periods, against the serial engine: equal to the last bit.
 
-A body is drawn from a seed and repeated, with other tensors and numbers, and here and there with something in between:
-a question, a print, a release, another op. Handles live on at random, so that runs have results of all sorts.
+A body is drawn from a seed and repeated with other tensors and numbers, with occasional interruptions: a question, a
+print, a release, another op. Handles live on at random, so that runs have results of all sorts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CALLS = [*KINDS[:6], *KINDS[7:10]]  # those that are calls alone, and break no p
 
 
 class Loop:
-    """The loop of a seed in a session; `read` is what it has read."""
+    """The loop of a seed in a session; `read` collects the values that it has read."""
 
     def __init__(self, session: Session, seed: int) -> None:
         self.session = session
@@ -40,7 +40,7 @@ class Loop:
         session.random.seed(seed)
 
     def run(self) -> list[Any]:
-        """All rounds; what was read, and what is there at the end."""
+        """All rounds; the values read, and those of the tensors at the end."""
         for number in range(ROUNDS):
             self.round(number)
             if self.between.random() < 0.4:
@@ -49,7 +49,7 @@ class Loop:
         return self.read
 
     def round(self, number: int, *, asks: bool = True) -> None:
-        """The body once; some of its results take the places of what was there."""
+        """Run the body once; some of its results replace the loop's tensors."""
         body, pool = Random(self.seed), list(self.pool)
         kinds = KINDS if self.seed % 3 == 0 else CALLS
         size, cut = body.randrange(9, 24), body.choice([0, 0, 7])
@@ -88,7 +88,7 @@ class Loop:
         self.read.append(array.copy())
 
     def value(self, tensor: td.Tensor) -> Any:
-        self.session.check_chain()  # what effects have read comes before
+        self.session.check_chain()  # values read by effects come first
         return tensor.numpy().copy()
 
 

@@ -109,8 +109,9 @@ def forward_passes(session: Any, device: str) -> int:
 
 
 def test_a_stage_runs_as_far_ahead_as_it_has_credits(session: Any) -> None:
-    """The last stage stands still, so no microbatch comes back: each of the others goes forward with one more than
-    there are stages from it to the end."""
+    """The last stage stands still, so no microbatch comes back: each other stage goes forward with one more microbatch
+    than there are stages from it to the end.
+    """
     layers = [Counted(session, device, seed) for seed, device in enumerate(SIMS)]
     x, target = data(session, 32)
     with held(session, "sim:3", "compute"):
@@ -119,7 +120,7 @@ def test_a_stage_runs_as_far_ahead_as_it_has_credits(session: Any) -> None:
         for stage, device in enumerate(SIMS[:3]):
             until(session, lambda: forward_passes(session, device) >= 5 - stage)  # noqa: B023 - called before it changes
         for stage, device in enumerate(SIMS[:3]):
-            session.xp.ones(1, device=device).wait()  # all that could run has
+            session.xp.ones(1, device=device).wait()  # all passes that could run have run
             assert forward_passes(session, device) == 5 - stage
     assert len([each.item() for each in losses]) == 16
 
@@ -230,7 +231,7 @@ def test_a_pipeline_is_captured_whole(session: Any) -> None:
 
 
 def test_a_stage_may_be_on_several_devices(session: Any) -> None:
-    """Each of them has some of the rows, and the parameters; gradients are summed up over all."""
+    """Each replica has some of the rows, and the parameters; gradients are summed up over all replicas."""
     pair = td.placement(SIMS[:2])
     first, last = Layer(session, pair, 0), Layer(session, "sim:2", 1)
     alone = layers_of(session, 2)

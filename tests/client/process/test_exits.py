@@ -1,4 +1,4 @@
-"""A program that ends without closing its sessions has closed them, as the daemon sees it; names of programs."""
+"""A program that ends without closing its sessions: the daemon sees them close; names of programs."""
 
 from __future__ import annotations
 

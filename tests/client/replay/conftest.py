@@ -1,4 +1,4 @@
-"""Recordings of sessions, and replays of these."""
+"""Recordings of sessions, and replays of the recordings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def played(tmp_path: Path) -> Callable[..., Player]:
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Callable[..., Any]:
-    """`with recorded(session, **options):` what the session does inside is in the file that `played` plays."""
+    """`with recorded(session, **options):` records the session's calls into the file that `played` plays."""
 
     @contextmanager
     def record(session: Any, **options: Any) -> Iterator[None]:

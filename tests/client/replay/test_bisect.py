@@ -1,4 +1,4 @@
-"""The first op that differs: a kernel that is wrong on one kind of device is what is named."""
+"""The first op that differs: bisecting names a kernel that is wrong on one kind of device."""
 
 from __future__ import annotations
 

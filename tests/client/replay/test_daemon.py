@@ -23,7 +23,7 @@ def work(session):
 
 
 def test_a_daemon_is_recorded_and_runs_what_was_recorded(daemon, tmp_path, played):
-    """Uploads in shared memory, sessions that are there before and that come later, an empty look in between."""
+    """Uploads in shared memory, sessions from before the recording and later ones, an empty poll in between."""
     with daemon.connect() as recorder, daemon.connect() as early:
         before = early.asarray([5.0])
         early.sync()

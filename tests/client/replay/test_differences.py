@@ -1,4 +1,4 @@
-"""How far two values are from each other."""
+"""The difference between two values."""
 
 from __future__ import annotations
 

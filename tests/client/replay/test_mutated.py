@@ -1,4 +1,4 @@
-"""Recordings whose entries somebody has changed: a replay goes through, or ends with an error, and ends no machine."""
+"""Recordings with changed entries: a replay succeeds, or raises an error, and ends no machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ OTHERS = (0, 1, -1, 3, 1 << 40, (1 << 63) - 1, "", "x", "sim:0", "float64", "add
 
 @pytest.fixture(scope="module")
 def entries(tmp_path_factory) -> list[Any]:
-    """Those of a recording with ops, writes in place, a routine, a loop, a group, random numbers, a shape from data."""
+    """The entries of a recording with ops, writes in place, a routine, a loop, a group, random numbers, a shape from
+    data.
+    """
     path = tmp_path_factory.mktemp("recorded") / "x.rec"
     with td.connect("local", devices=["cpu:0", "sim:0"]) as session:
         x = session.asarray(np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4))

@@ -1,4 +1,4 @@
-"""Recordings run again: on other devices and engines, with the same bits."""
+"""Recordings that run again on other devices and engines, with the same bits."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_every_result_and_every_fetched_value_is_compared(sim_session, recorded,
 
 
 def test_a_recording_may_begin_in_the_middle(sim_session, recorded, played):
-    """Tensors, lines, chains, signatures and routines that are there before have lost the order of their ids."""
+    """Tensors, lines, chains, signatures and routines from before the recording have lost the order of their ids."""
     session = sim_session
     double = session.routine(lambda a: a * 2 + 1)
     early = session.asarray([1.0, 2.0])
@@ -192,7 +192,7 @@ def test_at_the_recorded_speed_a_step_waits_for_its_time(session, recorded, play
 
 
 class TestHostile:
-    """Recordings that somebody else has made: what they say is checked by the replay, then by the machine."""
+    """Recordings from an untrusted source: the replay checks their entries, and then the machine does."""
 
     def written(self, path, *messages, values=()):
         encode = Encoder().encode

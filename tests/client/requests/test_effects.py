@@ -20,7 +20,7 @@ from ...forked import run_script
 
 
 def test_a_callback_may_cancel_and_the_effects_behind_it_do_not_run(session):
-    """The effect that cancels has run; what the session issued before and has not run is cancelled."""
+    """The effect that cancels has run; earlier calls that have not run are cancelled."""
     x = session.asarray(np.ones(4))
     seen: list[str] = []
 
@@ -90,7 +90,7 @@ def spanned(session: Any, x: Any) -> None:
 
 @pytest.mark.parametrize("issue", [*ISSUES, spanned])
 def test_a_callback_is_refused_although_another_thread_is_inside_the_session(session, issue):
-    """A line is numbered under the session's lock, too: the callback's thread does not wait for it."""
+    """A line is numbered under the session's lock, too: the callback's thread does not wait for the lock."""
     x = session.asarray(np.ones(4))
     (x + 1.0).wait()
     outbox, refused = session._core.outbox, []
@@ -111,7 +111,7 @@ def test_a_callback_is_refused_although_another_thread_is_inside_the_session(ses
 
 @pytest.mark.parametrize("engine", ["vm", "serial"])
 def test_a_callback_is_refused_by_all_sessions_of_its_machine(engine):
-    """The thread inside the other session may be waiting for the machine, and the callback's thread has the machine."""
+    """The thread inside the other session may be waiting for the machine, which the callback's thread holds."""
     refused = []
     with td.connect("local:callbacks", engine=engine) as one, td.connect("local:callbacks", engine=engine) as other:
         x = other.asarray(np.ones(4))
@@ -267,7 +267,7 @@ def test_prints_are_written_before_a_script_ends(request, where, tmp_path):
 
 
 def test_an_op_right_behind_a_new_chain_is_on_its_way_although_nobody_asks(session):
-    """The chain's message is the first one of the batch, so the op's is not, and wakes nobody."""
+    """The chain's message is the first one of the batch, so the op's is not, and wakes no thread."""
     x = session.asarray(np.ones(4))
     (x + 1.0).wait()
     background = session._core.transport.machine.background
@@ -350,7 +350,7 @@ def test_a_callback_may_show_a_tensor(session):
 
 @pytest.mark.parametrize("engine", ["vm", "serial"])
 def test_an_output_that_issues_ops_is_refused_and_the_chain_says_so(monkeypatch, engine):
-    """A print calls `sys.stdout.write`, which is the program's, and may not send either."""
+    """A print calls the program's `sys.stdout.write`, which may not send either."""
     with td.connect("local", engine=engine) as session:
         x = session.asarray(np.ones(4))
         refused = []

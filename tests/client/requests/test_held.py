@@ -1,4 +1,4 @@
-"""What `session.stats(by=...)` says of memory: rows that sum up to the pools, and what a session's end would free."""
+"""`session.stats(by=...)` on memory: rows that sum up to the pools, and the bytes that a session's end would free."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_most_that_a_session_ever_had_is_told(make_session):
 
 
 def test_rows_sum_up_while_much_is_under_way(make_session, machine_of):
-    """Runs, transfers, views, and results that nobody holds any more, while a stream stands still and while it goes."""
+    """Runs, transfers, views, and results without handles, while a stream stands still and while it moves."""
     session = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 1 << 20}])
     device = machine_of(session).devices["sim:0"]
 

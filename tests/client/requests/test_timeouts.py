@@ -1,4 +1,4 @@
-"""What a timeout may be, at every public entry that takes one, wherever the machine is."""
+"""Valid and invalid timeouts, at every public entry that takes one, on every kind of machine."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_what_is_over_already_does_not_wait(session: Session, entry: str) -> Non
     ENTRIES[entry](tensor, None)
 
 
-# -- a daemon that does not answer keeps no time -----------------------------------------------------------------------
+# -- a daemon that does not answer within the timeout ------------------------------------------------------------------
 
 SHORT = 0.2
 BOUNDED: dict[str, Callable[[Session, Tensor], Any]] = {

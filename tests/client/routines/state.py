@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 Source: TypeAlias = Callable[[], tuple[Callable[[], Any], Callable[[float], None]]]
 RATE: Any = 1.0
 SOURCES: list[Source] = []
-UNSEEN: list[Source] = []  # of what no run can look at: always a CaptureError
+UNSEEN: list[Source] = []  # state that no run can look at: always a CaptureError
 _count = iter(range(10**9))
 
 

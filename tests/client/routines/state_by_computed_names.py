@@ -1,4 +1,4 @@
-"""State that is asked for by names that the code computes. See `state`."""
+"""State that code reads by names that it computes. See `state`."""
 
 # ruff: noqa: PLW0108, ARG005, UP030, UP032 - the forms that are asked for are as they are
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 
 from .state import SOURCES, Thing, new_module, setter, source
 
-PREFIX = "ra"  # of names of which no code has the whole
+PREFIX = "ra"  # of names that no code has as a whole
 
 
 def asked(name: str, use: Callable[[Any, Any], Any]) -> None:
-    """A source whose attribute is asked for by a name that is computed."""
+    """A source whose attribute is read by a computed name."""
 
     def one() -> Any:
         thing = Thing(rate=1.0)
@@ -40,12 +40,12 @@ FORMAT: Any = "{0.rate}".format
 
 
 def called_with(function: Any, *arguments: Any) -> Any:
-    """What a function that is passed gives."""
+    """The result of a function that is passed."""
     return function(*arguments)
 
 
 def asked_by_default(thing: Any, name: str, *, get: Any = getattr) -> Any:
-    """Asks with a function that is a default."""
+    """Reads with a function that is a default."""
     return get(thing, name)
 
 

@@ -1,4 +1,4 @@
-"""State that objects of libraries hold, and what libraries wrap. See `state`."""
+"""State that objects of libraries hold, or that libraries wrap. See `state`."""
 
 # ruff: noqa: PLW0108 - a lambda reads what it calls at each call
 from __future__ import annotations
@@ -188,7 +188,7 @@ def the_subclasses_of_a_class() -> Any:
 def changing(
     name: str, make: Callable[[], Any], use: Callable[[Any], Any], change: Callable[[Any, float], Any]
 ) -> None:
-    """A source of something that is changed as a whole."""
+    """A source whose object is replaced as a whole."""
 
     def one() -> Any:
         found = make()

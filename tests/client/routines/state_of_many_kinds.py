@@ -34,7 +34,7 @@ def attribute(name: str, make: Callable[..., Any], read: Callable[[Any], Any]) -
 
 
 def hook(name: str, make: Callable[[dict[str, float]], Any], read: Callable[[Any], Any]) -> None:
-    """A source that something reads which Python calls by itself."""
+    """A source that a hook reads which Python calls by itself."""
 
     def one() -> Any:
         state = {"rate": 1.0}
@@ -51,7 +51,7 @@ def with_methods(**methods: Any) -> Callable[..., Any]:
 
 
 class Encoder(json.JSONEncoder):
-    """Says how a thing is written."""
+    """Encodes a thing by its rate."""
 
     def default(self, o: Any) -> Any:
         return o.rate
@@ -94,7 +94,7 @@ def structure(*, rate: float) -> Any:
 
 
 def with_rate(made: Any) -> Callable[..., Any]:
-    """Makes something of a library, with an attribute."""
+    """Makes an object of a library, with an attribute."""
 
     def make(*, rate: float) -> Any:
         found = made()

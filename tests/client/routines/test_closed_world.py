@@ -30,7 +30,7 @@ from . import (  # noqa: F401 - they fill the lists
 )
 from .state import SOURCES, UNSEEN, Source, Thing
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* was captured .* times")  # as often as something is changed
+pytestmark = pytest.mark.filterwarnings("ignore:.* was captured .* times")  # as often as a source is changed
 VALUES = [2.0, 0.5, 2.0]
 OF_ALL_MODULES = ("a_module_by_a_computed_name", "a_module_that_is_imported_by_a_computed_name")
 
@@ -80,7 +80,7 @@ def assert_noticed(session: Session, x: Any, source: Source) -> None:
             assert routine(x).tolist() == [rate, 2.0 * rate]
     captures = routine.captures
     routine(x)
-    assert routine.captures == captures  # what is as it was is not captured again
+    assert routine.captures == captures  # an unchanged state is not captured again
 
 
 @pytest.mark.parametrize("main", [pytest, state], ids=["a library", "the program"])
@@ -114,7 +114,7 @@ def test_what_no_run_can_look_at_is_refused_and_a_constant_where_the_user_says_s
 
 
 def direct(read: Callable[[], Any], _: Random) -> Callable[[], Any]:
-    """As it is."""
+    """Called directly."""
     return read
 
 
@@ -149,7 +149,7 @@ def by_a_partial_call(read: Callable[[], Any], _: Random) -> Callable[[], Any]:
 
 
 def by_a_decorator(read: Callable[[], Any], _: Random) -> Callable[[], Any]:
-    """Wrapped."""
+    """Wrapped by a decorator."""
 
     @functools.wraps(read)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -159,7 +159,7 @@ def by_a_decorator(read: Callable[[], Any], _: Random) -> Callable[[], Any]:
 
 
 def called(read: Callable[[], Any]) -> Any:
-    """What it gives."""
+    """Its result."""
     return read()
 
 
@@ -184,13 +184,13 @@ ASKING: list[Callable[[Any, str], Any]] = [
 
 
 def kept_by_a_thing(read: Callable[[], Any], choice: Random) -> Callable[[], Any]:
-    """An attribute of an object, found by a name that is computed, in any of the forms that there are."""
+    """Kept as an attribute of an object, and found by a computed name, in any of the known forms."""
     name, ask = f"read_{choice.randrange(9)}", choice.choice(ASKING)
     thing = Thing(**{name: read})
     return lambda: ask(thing, name)
 
 
-# Of all modules of the program all attributes may count, where both kinds of names are computed: too much, in a suite.
+# With computed names of both kinds, all attributes of all modules of the program may count: too much, in a suite.
 DRAWN = [each for each in SOURCES if each.__name__ not in OF_ALL_MODULES]
 WAYS = [direct, by_a_function, by_a_method, by_a_partial_call, by_a_decorator, mapped, kept_by_a_thing]
 

@@ -1,4 +1,4 @@
-"""What code asks for by names that it computes, as its instructions show."""
+"""The names that code computes, as its instructions show."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ COMPUTED = [
 
 
 def names(expression: str) -> CodeNames:
-    """What a function reads that returns it."""
+    """The names in a function that returns the expression."""
     found: dict[str, object] = {}
     exec(f"def f(a, b, c, n, g, fmt):\n    return {expression}", found)  # noqa: S102
     return names_of(found["f"].__code__)  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ def test_a_name_that_is_computed_may_be_any(expression):
         ("hasattr(fmt, n)", ("fmt",)),
         ("getattr(a[0], n)", None),
         ("getattr(g(a), n)", None),
-        ("getattr(a, g(n))", None),  # which may make another of the variable
+        ("getattr(a, g(n))", None),  # which may assign to the variable
         ("getattr(a, (a := n))", None),
     ],
 )

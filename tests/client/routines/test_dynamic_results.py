@@ -1,4 +1,4 @@
-"""Results whose shapes data decide, as operands of further ops: alone, in routines and in their blocks, as NumPy's."""
+"""Results whose shapes data decide, as operands of further ops: alone, in routines and in their blocks, as in NumPy."""
 
 from __future__ import annotations
 

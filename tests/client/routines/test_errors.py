@@ -1,4 +1,4 @@
-"""Errors in routines beside the same errors op by op: their types and their texts."""
+"""Errors in routines have the same types and texts as op by op."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPERATORS: list[Callable[[Any, Any], Any]] = [
     *(lambda x, n: x < n, lambda x, n: n == x, lambda x, n: x @ n, lambda x, n: x[n], lambda x, n: x.sum(axis=n)),
 ]
 
-# `[1] * x` asks a tensor how often a sequence is to be repeated, which it may know outside of a routine alone.
+# `[1] * x` asks a tensor for the number of repetitions, which only a tensor outside of a routine may know.
 REPEATED = (
     "CaptureError",
     (
@@ -50,7 +50,7 @@ def in_part(x: Any, n: Any) -> Any:
 
 
 def functions(session: Session) -> list[Callable[[Any, Any], Any]]:
-    """What may fail for some tensor and some number, or other value."""
+    """Functions that may fail for some tensor and some number, or other value."""
     xp = session.xp
     return [
         *(*OPERATORS, in_place, in_part),
@@ -83,7 +83,7 @@ def small(n: Any) -> bool:
 
 
 def outcome(called: Callable[..., Any], x: Any, n: Any) -> tuple[str, str]:
-    """What comes of a call: the type and text of its error; of a kernel's, too, which comes with the value."""
+    """The outcome of a call: the type and text of its error, also of a kernel's error, which comes with the value."""
     try:
         result = called(x, n)
         result = result[0] if isinstance(result, list) else result

@@ -15,7 +15,7 @@ from ..public_entries import OPERATED, REDUCTIONS, TENSOR, Entry, functions, nam
 from .compared import equal, read
 
 ARGUMENTS = ("x", "z", "i", "b", "one", "v")  # of the names in the texts: tensors
-WAITING = {*REFUSED, "error", "random.seed"}  # what needs a value, or has no place in a program
+WAITING = {*REFUSED, "error", "random.seed"}  # functions that need a value, or have no place in a program
 
 
 def chosen(session: Session) -> Iterator[Entry]:
@@ -33,7 +33,7 @@ def chosen(session: Session) -> Iterator[Entry]:
 
 
 def outcome(called: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The values of the result and of the arguments, or the error: without the line, and what is said of a tensor."""
+    """The values of the result and of the arguments, or the error, without the line and the description of a tensor."""
     try:
         result = called(**tensors)
         found = list(result) if isinstance(result, map | zip) else result
@@ -65,7 +65,7 @@ def test_each_function_gives_the_same(session):
                 warnings.simplefilter("ignore")
                 found.append(outcome(called, tensors))
         if found[1][0] == "CaptureError":
-            refused |= {entry.name} if found[0][0] == "no error" else set()  # else the arguments were wrong
+            refused |= {entry.name} if found[0][0] == "no error" else set()  # otherwise the arguments were wrong
         elif not equal(*found):
             unequal.append((entry.text, found))
     assert not unequal

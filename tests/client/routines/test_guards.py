@@ -199,7 +199,7 @@ def test_names_beyond_the_256th_are_found():
 
 
 class Recorder:
-    """Has state that no run could look at, for its callback alone."""
+    """Has state that no run could look at, which only its callback reads."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -217,7 +217,7 @@ class Recorder:
 
 
 def test_what_only_a_callback_reads_is_no_dependence_of_the_program(session, x):
-    """Code that did not run in the capture has not reached the program: its state may change, and may be anything."""
+    """Code that did not run in the capture is no part of the program: its state may change, and may be anything."""
     recorder = Recorder(session)
     step = session.routine(recorder.step)
     for _ in range(3):
@@ -354,7 +354,7 @@ class Block:
 
 
 class Trainer:
-    """What ordinary programs have around them: loggers, locks, settings, files that are written, computed names."""
+    """The surroundings of ordinary programs: loggers, locks, settings, files that are written, computed names."""
 
     def __init__(self, session: Session) -> None:
         self.block_0, self.block_1 = Block(session, 2), Block(session, 2)
@@ -381,7 +381,7 @@ class Ordinary:
 
 def test_ordinary_code_is_captured_once(session, x):
     trainer = Trainer(session)
-    del trainer.started  # any attribute of the object may be asked for
+    del trainer.started  # code may ask for any attribute of the object
     step = session.routine(trainer.step)
     for _ in range(3):
         assert step(x).tolist() == [2.0, 4.0]

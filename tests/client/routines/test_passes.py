@@ -1,4 +1,4 @@
-"""Runs are those of a program after its passes: what a caller can tell of it, and what nobody can tell."""
+"""Runs are those of a program after its passes: effects of the passes that callers can see, and those they cannot."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def with_its_snapshot(session: Session) -> tuple[Any, Any]:
 
 
 class TestTwoNamesOfOneTensor:
-    """A written parameter that is another one, too: passes would take it for two tensors."""
+    """A written parameter that is the same tensor as another: passes would take them for two tensors."""
 
     @each_case("given", [apart, one_tensor, looked_up_twice, of_one_memory, with_its_snapshot])
     @each_case("name", WRITERS)
@@ -246,7 +246,7 @@ class TestWhatACallerHas:
                 with pytest.raises(TensordError, match=r"[Ss]ingular"):
                     each.wait()
             assert (fine.tolist(), more.tolist()) == ([[2, 2], [2, 2]], [[3, 3], [3, 3]])
-        assert either.sync() == 1  # the one that failed by itself
+        assert either.sync() == 1  # the op that failed by itself
 
     def test_a_strict_session_runs_programs_as_they_are(self) -> None:
         with td.connect("local", devices=DEVICES, strict=True) as session:
@@ -329,7 +329,7 @@ class TestTheirNames:
         assert {row["pass"] for row in captured.report()["passes"]} == set(chosen)
 
     def test_belong_to_the_routine_and_not_to_the_program(self, session: Session) -> None:
-        """Two routines of one program, with other passes: what is compiled of one is not run for the other."""
+        """Two routines of one program with different passes: code that is compiled for one is not run for the other."""
         (p, q), found = apart(session), []
         for passes in ("none", "all", "common_subexpressions"):
             f = session.link(SHARED, passes=passes)

@@ -241,7 +241,7 @@ s.flush()
 
 
 def test_processes_share_a_routine_and_a_dead_one_leaves_it_to_the_others(daemon):
-    """Nothing of the publisher's code is in the process that runs it."""
+    """The process that runs it has none of the publisher's code."""
     with Puppet.start(daemon.address) as runner, daemon.connect() as session:
         with Puppet.start(daemon.address) as trainer:
             trainer.do(TRAINER)
@@ -568,7 +568,7 @@ class TestWhatCannotBePublished:
 
 
 class Opaque:
-    """What has no meaning elsewhere."""
+    """Objects without a meaning in another process."""
 
     def f(self) -> int:
         return 1
@@ -597,7 +597,7 @@ def test_a_linked_routine_is_for_arguments_of_one_kind_in_its_own_session_too(se
     linked = f.link(session.asarray([0.0]))
     assert f.captures == 1
     scale = 3.0
-    assert linked(session.asarray([1.0])).tolist() == [2.0]  # what it depends on is as it was
+    assert linked(session.asarray([1.0])).tolist() == [2.0]  # its guarded state is as it was
     assert f(session.asarray([1.0])).tolist() == [3.0]
     assert repr(linked) == "<tensord.LinkedRoutine f(x) on cpu:0>"
 

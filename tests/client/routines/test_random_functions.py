@@ -20,7 +20,7 @@ DEVICES = ["cpu:0", "sim:0", "sim:1"]
 
 
 class Given(NamedTuple):
-    """What a step works with."""
+    """The variables of a step."""
 
     session: Session
     choice: Random

@@ -1,4 +1,4 @@
-"""Routines: what a run does is what the function does, op by op."""
+"""Routines: a run has the effects of the function, op by op."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_an_object_that_is_gone_is_not_mistaken_for_another(session):
     assert f(x, box).tolist() == [2.0]
     address, kept = id(box), []
     del box
-    while id(box := Box(5.0)) != address:  # until its memory is used again
+    while id(box := Box(5.0)) != address:  # until its memory is reused
         kept.append(box)
     assert f(x, box).tolist() == [6.0]
 

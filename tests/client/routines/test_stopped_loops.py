@@ -1,5 +1,6 @@
-"""Loops that are stopped by a cancellation, or by the end of their session or process, as those see it who hold what
-the loops write."""
+"""Loops that are stopped by a cancellation, or by the end of their session or process, as seen by other sessions that
+hold the written tensors.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ Pair = tuple[Session, Session]
 
 @pytest.fixture
 def pair(make_session: Callable[..., Session], request: pytest.FixtureRequest) -> Pair:
-    """A session that runs a loop, and one that holds what the loop writes."""
+    """A session that runs a loop, and one that holds a tensor that the loop writes."""
     address = f"local:{request.node.name}"
     return make_session(address), make_session(address)
 
 
 def endless(session: Session, w: Any, seen: Callable[[Any], None]) -> Any:
-    """A loop that ends if it is stopped."""
+    """A loop that ends only when it is stopped."""
 
     def body(x: Any) -> Any:
         nonlocal w

@@ -1,4 +1,4 @@
-"""Routines and threads, and what is left of them when sessions, daemons and processes end."""
+"""Routines and threads, and the leftovers of routines when sessions, daemons and processes end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...daemon import Daemon
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Do the work in so many threads at once; raises what one of them raises."""
+    """Do the work in so many threads at once; raises the error of one of them."""
     failed: list[BaseException] = []
     start = threading.Barrier(count, timeout=WAIT)
 
@@ -130,7 +130,7 @@ def test_ctrl_c_inside_ends_the_capture(session):
 
 @pytest.mark.parametrize("name", ["begin", "end"])
 def test_ctrl_c_at_either_end_of_a_capture_leaves_none(session, monkeypatch, name):
-    """It comes in the middle of the step, while the session counts its captures."""
+    """The interrupt comes in the middle of the step, while the session counts its captures."""
     counted = session._core.calls.__class__.capturing
 
     def interrupted(calls: Any, more: int) -> None:
@@ -209,7 +209,7 @@ def test_on_a_daemon_and_after_its_end(tmp_path: Path):
 
 
 def test_a_forked_child_captures_in_a_session_of_its_own(session):
-    """The parent's session is of no use there; a capture that another thread was in is none of the child's."""
+    """The parent's session is of no use in the child; a capture of another thread is none of the child's."""
     entered, leave = threading.Event(), threading.Event()
     f = session.routine(lambda x: x + 1)
     x = session.asarray([1.0])

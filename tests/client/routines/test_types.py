@@ -1,4 +1,4 @@
-"""What type checkers know of routines. mypy reads this file: an `assert_type` that is wrong is an error of its own."""
+"""The types of routines, for type checkers. mypy reads this file: a wrong `assert_type` is an error."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from ...each_case import each_case
 from ...puppet import PATIENCE, Failed, Puppet
 
 THREADS = 8
-NOBODY = "ipc:///tmp/tensord-nobody/socket"  # nobody listens there
+NOBODY = "ipc:///tmp/tensord-nobody/socket"  # an address without a listener
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Session]]:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No daemon is to be found."""
+    """No daemon can be found."""
     monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
@@ -71,7 +71,7 @@ def embedded(session: Session) -> bool:
 
 @pytest.fixture(scope="module")
 def puppet() -> Iterator[Puppet]:
-    """A process that has imported everything there is, where nobody listens."""
+    """A process that has imported all modules, with no daemon to connect to."""
     with Puppet.start(TENSORD_ADDRESS=NOBODY) as puppet:
         puppet.do("import threading\nbefore = set(os.listdir('/proc/self/fd'))")
         puppet.do("import tensord.array_api as xp\nfrom tensord import array_api")
@@ -143,7 +143,7 @@ def test_it_is_where_the_environment_says(daemon, monkeypatch, opened):
 
 
 def test_threads_that_need_it_first_get_the_same_one(xp, opened, monkeypatch):
-    """Whoever opens it is held up until all the others want it, too."""
+    """The thread that opens the session is held up until all the others want it, too."""
     connect, wanted, all_want = vars(default_namespace)["connect"], threading.Semaphore(0), threading.Event()
 
     def slow(address: str | None) -> Session:
@@ -195,7 +195,7 @@ def test_once_it_was_closed_the_next_function_that_makes_something_opens_another
     for use in (lambda: sin(old), lambda: linalg.inv(old), lambda: new + old, lambda: xp.asarray(old)):
         with pytest.raises(td.ConnectionLost, match="the tensor's session has ended, and the tensor with it"):
             use()
-    assert sin(new).item() == math.sin(1.0)  # functions and extensions that somebody has kept follow
+    assert sin(new).item() == math.sin(1.0)  # functions and extensions that the program has kept follow
     assert linalg.inv(new).item() == 1.0
     assert len(opened) == 2
 
@@ -220,7 +220,7 @@ def test_after_the_daemon_has_died_the_next_one_is_taken(tmp_path, monkeypatch, 
 
 
 def test_a_machine_in_this_process_does_not_take_the_place_of_a_daemon_that_has_ended(tmp_path, monkeypatch, opened):
-    """A program would go on alone, and nobody would be told."""
+    """Otherwise a program would go on alone without notice."""
     with Daemon.start(tmp_path) as daemon:
         monkeypatch.setenv("TENSORD_ADDRESS", daemon.address)
         array_api.ones(3).wait()
@@ -263,7 +263,7 @@ json.loads(os.read(ours, 1 << 16))
 
 @pytest.mark.parametrize("where", ["embedded", "daemon"])
 def test_a_child_opens_its_own(where, daemon, tmp_path):
-    """Also where its parent's machine had threads, which the child has not; and the parent's goes on."""
+    """Also where its parent's machine had threads, which the child does not have; and the parent's goes on."""
     environment = {"TENSORD_ADDRESS": daemon.address if where == "daemon" else "", "XDG_RUNTIME_DIR": str(tmp_path)}
     with Puppet.start(**environment) as parent:
         parent.do("import tensord.array_api as xp\nz = xp.ones((300, 300))\nold = z @ z\nold.wait()")
@@ -276,7 +276,7 @@ def test_a_child_opens_its_own(where, daemon, tmp_path):
 
 
 def test_a_child_does_not_wait_for_who_is_opening_one_in_its_parent(tmp_path):
-    """What a thread held at the fork is held by nobody in the child."""
+    """A lock that a thread held at the fork is free in the child."""
     with Puppet.start(TENSORD_ADDRESS="", XDG_RUNTIME_DIR=str(tmp_path)) as parent:
         parent.do(
             "import threading\nimport tensord.array_api as xp\nfrom tensord.client.session import default_namespace"
@@ -351,7 +351,7 @@ def test_a_namespace_is_asked_for_by_version(session):
 
 
 def test_threads_that_ask_first_get_the_same_namespace(session, monkeypatch):
-    """Whoever makes it is held up until the other one asks, too."""
+    """The thread that makes it is held up until the other one asks, too."""
     make, wanted, found = Namespace.__init__, threading.Barrier(2), []
 
     def slow(made: Any, owner: Core) -> None:
@@ -381,7 +381,7 @@ def test_a_namespace_keeps_its_session_and_a_session_no_namespace(make_session):
 
 
 def test_copies_of_namespaces_and_functions_are_themselves(xp, session):
-    """As with modules' functions: who copies an estimator with a function in it keeps the function."""
+    """As with functions of modules: a copy of an estimator with a function in it keeps the function."""
     for each in (xp, xp.linalg, xp.fft, session.xp, session.xp.linalg, xp.sin, session.xp.linalg.inv):
         assert copy.copy(each) == each
         assert copy.deepcopy(each) == each
@@ -389,7 +389,7 @@ def test_copies_of_namespaces_and_functions_are_themselves(xp, session):
 
 
 def unpickled(thing: Any) -> Any:
-    """What a pickle of it would become."""
+    """The object as a pickle would restore it."""
     if isinstance(thing, str):
         return thing
     function, arguments = thing.__reduce_ex__(4)
@@ -411,7 +411,7 @@ def test_a_session_that_was_connected_to_is_not_the_default_one(xp, opened):
         assert not opened
         with pytest.raises(td.MetadataError, match="another session"):
             xp.sum(x)
-        session.publish("x", x)  # the same machine: what is published there, the default session finds
+        session.publish("x", x)  # the same machine: the default session finds tensors published there
         assert xp.sum(xp._core.as_session().lookup("x")).item() == 2.0
         session.unpublish("x")
     assert [each is session for each in opened] == [False]

@@ -1,4 +1,4 @@
-"""Corners where threads, signals, dropped sessions and reused numbers meet."""
+"""Rare interleavings of threads, signals, dropped sessions and reused numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def machine_of(session):
 
 
 def test_a_number_taken_over_between_look_up_and_append_is_noticed(session, monkeypatch):
-    """Another thread's signatures may recycle the number of the one that a call has just looked up."""
+    """Another thread's signatures may recycle the number that a call has just looked up."""
     monkeypatch.setattr(signatures, "MAX_SIGNATURES", 8)
     x, y = session.asarray([3.0]), session.asarray([5.0])
     assert (x + y).item() == 8.0
@@ -154,7 +154,7 @@ def test_locations_are_bounded_on_both_sides(session, monkeypatch):
 
 
 def test_any_number_of_operands_may_be_dropped_with_the_call_that_uses_them(session):
-    """A call has bits for some of them; each is released once all the same, and no other one."""
+    """A call marks some of them by bits; each is released once all the same, and no other tensor."""
     kept = session.asarray(-1.0)
     rows = [session.asarray(float(n)) for n in range(200)]
     whole = session.call("stack", [*rows, kept, kept, rows[3], rows[199]])[0]

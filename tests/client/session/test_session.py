@@ -78,7 +78,7 @@ def test_a_dict_is_published_looked_up_and_taken_away_at_once(make_session):
         b.lookup(["x", "none"])
     with pytest.raises(td.MetadataError, match="'none'"):
         b.unpublish("x", "none")
-    a.publish("x", a.asarray([7]))  # replaces; who looked it up keeps the old one
+    a.publish("x", a.asarray([7]))  # replaces the name; a session that looked it up keeps the old tensor
     assert b.lookup("x").item() == 7
     assert found["x"].item() == 0
     b.unpublish("x", "x", "y", "z")
@@ -139,7 +139,7 @@ def test_without_tracing_there_are_no_records(make_session):
 
 
 def test_what_finishes_while_somebody_looks_is_not_forgotten(session, monkeypatch):
-    """A stream rings nobody while the lock is held; whoever holds it has to look again."""
+    """A stream rings no bell while the lock is held; the thread with the lock has to look again."""
     device = device_of(session, "cpu:0")
     machine = machine_of(session)
     x = session.asarray(ones(4))

@@ -1,4 +1,4 @@
-"""What people see of a tensor: values by `str`, states by `repr`, both in notebooks."""
+"""The display of a tensor: values by `str`, states by `repr`, both in notebooks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_print_shows_what_numpy_prints(session, name, options):
 
 
 def test_only_the_corners_of_a_large_tensor_are_fetched(sim_session):
-    """A tensor may be larger than the memory of the one who looks."""
+    """A tensor may be larger than the memory of the process that prints it."""
     x = sim_session.xp.ones((3000, 3000), device="sim:0")
     x.wait()
     before = moved(sim_session)
@@ -89,7 +89,7 @@ def test_repr_of_a_failed_tensor_of_unknown_shape_does_not_look_healthy(session)
 
 
 def test_looking_changes_nothing(session):
-    """What the program knows of a shape decides what is a view: printing in a debugger must not change that."""
+    """The program's knowledge of a shape decides what is a view: printing in a debugger must not change it."""
     xp = session.xp
     rows = xp.ones((3, 2))[xp.asarray([True, False, True])]
     session.sync()
@@ -157,7 +157,7 @@ def test_what_notebooks_show_is_escaped_and_bounded(session):
 
 
 def test_a_look_moves_nothing(sim_session):
-    """What a program has moved goes on its way when the program asks for something, and not when a person looks."""
+    """Moves of a program start when the program asks for a value, and not when a person looks."""
     x, y = sim_session.asarray(np.ones(1000)), sim_session.asarray(np.ones(3))
     away = x.to_device("sim:0")
     assert repr(y).endswith("ready>")

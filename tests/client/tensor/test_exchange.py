@@ -1,4 +1,4 @@
-"""What goes to and comes from other libraries: DLPack both ways, and NumPy, which is told to ask for `.numpy()`."""
+"""Exchange with other libraries: DLPack both ways, and NumPy, which is told to ask for `.numpy()`."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_copy_that_was_asked_for_says_that_it_is_one(session, copy, says_so):
 
 
 def flags_of(capsule: Any) -> int:
-    """The flags of what a versioned capsule holds: behind its version, its context and its deleter."""
+    """The flags of the tensor in a versioned capsule: behind its version, its context and its deleter."""
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     return ctypes.c_uint64.from_address(pointer_of(capsule, b"dltensor_versioned") + 24).value
@@ -170,7 +170,7 @@ def test_handing_over_waits_and_raises_what_went_wrong(session):
 
 @each_case("ask", [np.asarray, np.array, np.ascontiguousarray, np.atleast_1d, np.sum, np.sin, float])
 def test_numpy_does_not_wait_behind_anybody_s_back(session, ask):
-    """And says how to."""
+    """And the error says how to convert."""
     x = session.asarray([1.0, 2.0])
     with pytest.raises(TypeError, match=r"\.numpy\(\), which waits|elements?, not of shape"):
         ask(x)
@@ -196,7 +196,7 @@ def test_numpy_may_ask_what_needs_no_value(session):
 
 
 def test_a_mapped_result_is_copied_for_whom_it_is_handed_to(daemon):
-    """There are libraries that write to what they are told not to write to: that would be the end of the process."""
+    """Some libraries write to read-only memory: here that would end the process."""
     with daemon.connect() as session:
         x = session.asarray(np.arange(float(BIG))) + 1.0
         assert not x.numpy().flags.writeable
@@ -218,7 +218,7 @@ def test_without_a_copy_a_mapped_result_is_handed_over_read_only_or_not_at_all(d
         x += 1.0
         del x
     gc.collect()
-    assert array[-1] == BIG  # the memory stays as long as somebody looks at it
+    assert array[-1] == BIG  # the memory stays as long as an array refers to it
 
 
 # -- from NumPy --------------------------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def test_what_does_not_speak_dlpack_is_refused(session, thing):
 
 
 class Exporter:
-    """An array on some device. What is asked of it is written down."""
+    """An array on some device. It notes the calls of its protocol."""
 
     def __init__(self, array: np.ndarray, device: tuple[int, int] = (CPU, 0)) -> None:
         self.array = array

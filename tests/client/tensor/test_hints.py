@@ -1,4 +1,4 @@
-"""NumPy's names that the standard has otherwise: the error says what to write, and that works."""
+"""Names of NumPy that differ in the standard: the error names the replacement, and the replacement works."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tensord.client.tensor.tensor import Tensor
 
 from ...each_case import each_case
 
-OLD = {"alltrue", "fix", "in1d", "row_stack", "ptp"}  # what NumPy had once
-# What users of PyTorch, CuPy and JAX look for.
+OLD = {"alltrue", "fix", "in1d", "row_stack", "ptp"}  # former functions of NumPy
+# Names that users of PyTorch, CuPy and JAX try.
 ELSEWHERES_FUNCTIONS = {
     *hints.words("as_tensor bmm cat clamp div from_numpy gather mm mul neg norm sub tensor"),
     *hints.DECOMPOSITIONS,
@@ -66,7 +66,7 @@ def test_hints_are_about_names_that_numpy_has():
 
 
 def test_the_names_of_the_namespace_are_complete():
-    """So that tensors, sessions and the module know where each function is."""
+    """So that tensors, sessions and the module know the owner of each function."""
     assert {*hints.UNARY, *hints.BINARY, *hints.OTHERS} == set(public_names())
 
 

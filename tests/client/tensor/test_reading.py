@@ -1,4 +1,4 @@
-"""Reading a tensor piece by piece gives what fetching each piece would give, whatever is written meanwhile."""
+"""Reading a tensor piece by piece gives the same values as fetching each piece, with any writes in between."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_released_tensor_is_not_fetched_for_its_pieces(session):
 
 
 def test_pieces_of_pieces_may_be_as_deep_as_one_likes(session):
-    """What each remembers does not grow with what it was cut from."""
+    """A piece's memory does not grow with the depth of its pieces."""
     x = session.asarray(np.arange(4.0))
     for _ in range(1200):  # more than Python recurses
         x = x[::-1]

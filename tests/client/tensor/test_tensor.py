@@ -228,7 +228,7 @@ def test_locations_are_the_users_lines(session):
     assert len(machine_of(session).engine.directory.sessions[1].source.lines) < 20
 
 
-# --- copies, and what Python asks for
+# --- copies, and Python's protocols
 
 
 @each_case("make", [copy.copy, copy.deepcopy, td.Tensor.copy, lambda x: copy.deepcopy([x])[0]])

@@ -17,7 +17,7 @@ CHECK = 90  # the request that checks the chain
 
 
 class Effects(SideEffectRunner):
-    """Side effects with numbered requests. `settled`: what the checks of chains were told."""
+    """Side effects with numbered requests. `settled`: the results of the checks of chains."""
 
     def __init__(self) -> None:
         self.under_way: dict[int, SideEffect] = {}
@@ -104,7 +104,7 @@ def test_one_that_repeats_ends_with_its_last_answer_which_has_no_values(effects:
 
 
 def test_a_second_thread_leaves_the_callbacks_to_the_first(effects: Effects) -> None:
-    """And only the first one counts as inside of a callback."""
+    """And only the first thread counts as inside of a callback."""
     ran: list[bool] = []
 
     def elsewhere() -> None:
@@ -129,7 +129,7 @@ def test_a_second_thread_leaves_the_callbacks_to_the_first(effects: Effects) -> 
 
 
 def test_an_error_that_several_callbacks_raise_stays_as_it_is() -> None:
-    """It may be a tensor's, which others have, too: each effect tells its own line with a copy."""
+    """The error may be a tensor's, which others share: each effect adds its own line to a copy."""
     known = KernelError("broken")
 
     def fail() -> None:

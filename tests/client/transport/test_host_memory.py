@@ -1,4 +1,4 @@
-"""Host arrays whose memory a daemon reads: who else is there, what is not shared, and every end."""
+"""Host arrays whose memory a daemon reads: other readers, arrays that are not shared, and every end."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_another_session_sees_the_value_whatever_the_publisher_does(daemon: Daem
         session.sync()
         assert not array.flags.writeable
         session.close()
-        assert not array.flags.writeable  # nobody would say when it comes back
+        assert not array.flags.writeable  # no message would say when it comes back
         assert (array == 3).all()
         assert (x + 1).numpy()[0, 0] == 4
         with pytest.raises(ValueError, match="read-only"):

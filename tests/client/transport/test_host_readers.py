@@ -1,4 +1,4 @@
-"""Host arrays that are handed over: when they refuse writing, and when that is over, whoever ends the last use."""
+"""Host arrays that are handed over: while they refuse writing, and when each of the last uses ends that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNT = MAPPED_ARRAY // 8
 
 
 def host_array(count: int = 2 * COUNT) -> Any:
-    """An array, float64, with what lends it."""
+    """An array, float64, with its lender."""
     readers = HostReaders(OWNER)
     return readers.array(HostMemory.over(np.zeros(8 * count, np.uint8), 8 * count, readers), (count,), "float64")
 

@@ -1,4 +1,4 @@
-"""What comes from a daemon."""
+"""Messages that come from a daemon."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PLACED = ["float64", [2], None, [1, 0, 16]]  # in the daemon's memory
     ],
 )
 def test_an_export_that_nothing_was_mapped_of_is_released(kind, body, mapped, error, released) -> None:
-    """The daemon keeps the value for as long as nobody says that it is unused."""
+    """The daemon keeps the value until the client says that it is unused."""
     outgoing: Any = SimpleNamespace(exports={3: 7}, effects={})
     gone: list[int] = []
     memory: Any = SimpleNamespace(mapped=mapped, release=gone.append)

@@ -64,7 +64,7 @@ def test_a_host_without_an_address_is_no_daemon(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_socket_of_somebody_else_is_no_reason_to_start_a_daemon_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As root, every socket may be connected to; so the system's answer is given here."""
+    """Root may connect to every socket, so the test gives the system's answer."""
 
     class Refusing(socket.socket):
         def connect(self, _path: Any) -> None:
@@ -87,7 +87,7 @@ def test_a_client_that_finds_the_queue_full_after_all_knocks_again(
 
     def look(address: str, _until: float) -> None:
         looks.append(address)
-        if len(looks) == 2:  # the daemon gets round to it
+        if len(looks) == 2:  # the daemon starts to serve
             router.setsockopt(zmq.USE_FD, listening.fileno())
             router.bind(address)
             welcome.start()

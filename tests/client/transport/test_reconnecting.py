@@ -13,7 +13,7 @@ LEASE, BELL, RECEIVED = 30.0, 7, 12
 
 
 class Link:
-    """A link whose system calls fail with `refuses`. `calls`: what was done."""
+    """A link whose system calls fail with `refuses`. `calls`: the calls made."""
 
     address, welcome = "tcp://there", SimpleNamespace(token=b"mine")
 

@@ -26,13 +26,15 @@ from ...daemon import Daemon
 from ...each_case import each_case
 from ...puppet import PATIENCE, Failed, Puppet, eventually, paused
 
-BIG = 1 << 17  # elements; far beyond what travels in a header
-MANY = 1 << 20  # of which a few are far beyond what the memory of a process varies by
+BIG = 1 << 17  # elements; far beyond the size of a header
+MANY = 1 << 20  # a few of these are far beyond the variation of a process's memory
 
 
 @pytest.fixture
 def observer(daemon: Daemon) -> Iterator[Session]:
-    """A session that looks. At the end of a test nothing is left but what it holds, and that is nothing."""
+    """A session that inspects the daemon. At the end of a test the daemon holds nothing but this session's tensors:
+    none.
+    """
     with daemon.connect() as session:
         yield session
         eventually(lambda: len(session._core.answers.query("sessions")) == 1)
@@ -64,7 +66,7 @@ def failing(session: Session) -> Any:
 
 
 def is_waited_for(session: Session, count: int = 1) -> Callable[[], bool]:
-    """Do so many threads wait, one of them asleep with the socket?"""
+    """Do so many threads wait, one of them asleep on the socket?"""
     transport = session._core.transport
     return lambda: transport.lock.polling and len(transport._incoming.replies) >= count
 
@@ -166,7 +168,7 @@ def test_a_wait_with_a_timeout_ends_and_the_value_comes_later(session, daemon):
         waiter.start()
         eventually(is_waited_for(session, 3))
         with pytest.raises(TimeoutError):
-            y.wait(0.02)  # beside another one who reads
+            y.wait(0.02)  # beside another thread that reads
     waiter.join(PATIENCE)
     assert y.wait(PATIENCE).tolist() == [2.0] * 4
 
@@ -183,7 +185,7 @@ def test_asking_whether_it_is_ready_does_not_wait(session):
 
 @pytest.mark.usefixtures("observer")
 def test_closing_ends_the_waits_of_other_threads(daemon):
-    """With the error that says so."""
+    """With that error."""
     session = daemon.connect()
     x = session.asarray(np.ones(4))
     x.wait()
@@ -217,7 +219,7 @@ def test_a_session_may_be_closed_by_many_at_once(daemon):
 
 
 def test_a_dropped_session_is_closed(daemon, observer):
-    """Nobody has closed it: its tensors go, its thread and its descriptors, too."""
+    """Never closed: its tensors are released, its thread and its descriptors, too."""
     before = threading.active_count()
     session = daemon.connect()
     x = session.asarray(np.ones(1000))
@@ -259,7 +261,7 @@ def test_ctrl_c_in_a_wait_leaves_the_session_usable(session, daemon, wait):
 
 
 def interrupted(client: Puppet) -> None:
-    """What the client says after Ctrl-C; Python ignores one that comes while a handle is finalised."""
+    """The client's output after Ctrl-C; Python ignores one that comes while a handle is finalised."""
     while True:
         client.signal(signal.SIGINT)
         with suppress(TimeoutError):
@@ -276,7 +278,7 @@ def has_worked(session: Session, before: int) -> bool:
 
 
 def test_ctrl_c_anywhere_leaves_the_session_usable(daemon, observer):
-    """Many times, at any point of a loop that submits and waits: nothing is half sent, no value is wrong."""
+    """Many times, at any point of a loop that submits and waits: no message is half sent, no value is wrong."""
     with Puppet.start(daemon.address) as client:
         client.do("x = s.asarray(np.zeros(8))\nturn = s.asarray(-1)\ns.publish('turn', turn)")
         turn = observer.lookup("turn")
@@ -393,7 +395,7 @@ def test_a_wait_for_credit_holds_nobody_else_up(session, daemon, how):
 
 
 def test_who_waits_for_credit_is_told_of_it_twice_per_window(session):
-    """Each telling wakes the client up, and goes on with what the daemon still has to do."""
+    """Each credit message wakes the client, and the daemon continues the remaining work."""
     transport = session._core.transport
     x = session.asarray(np.ones(4))
     session.sync()
@@ -406,7 +408,7 @@ def test_who_waits_for_credit_is_told_of_it_twice_per_window(session):
 
 
 def test_who_waits_for_credit_goes_on_with_the_first_half_window(session, monkeypatch):
-    """It would find the daemon idle with the second one."""
+    """The second half would come when the daemon is already idle."""
     transport = session._core.transport
     session.sync()
     waits: list[Awaited] = []
@@ -439,7 +441,7 @@ def test_the_background_looks_less_often_while_the_session_sends_by_itself(sessi
         BUSY_FLUSH,
         IDLE_FLUSH,
     ]
-    what_is_left = [nap(sends=True, unsent=True) for _ in range(4)]  # it looks soon whether that lies idle
+    what_is_left = [nap(sends=True, unsent=True) for _ in range(4)]  # it looks soon, in case the message lies idle
     assert what_is_left == [BUSY_FLUSH, IDLE_FLUSH] * 2
     monkeypatch.setattr(transport._outgoing, "number", transport._outgoing.number)  # restored at the end
 
@@ -490,7 +492,7 @@ def test_a_cancelled_await_and_a_closed_loop_harm_nothing(session, daemon):
         task = asyncio.ensure_future(wait_for(y))
         await asyncio.sleep(0)
         task.cancel()
-        abandoned = asyncio.ensure_future(wait_for(y))  # nobody waits for it when the loop ends
+        abandoned = asyncio.ensure_future(wait_for(y))  # no task waits for it when the loop ends
         await asyncio.sleep(0)
         assert not abandoned.done()
 
@@ -504,7 +506,7 @@ def test_a_cancelled_await_and_a_closed_loop_harm_nothing(session, daemon):
 
 
 def test_callbacks_come_in_program_order(session, capsys):
-    """Whichever thread brings them, and whatever device computes their values."""
+    """For each thread that brings them, and each device that computes their values."""
     seen: list[tuple[int, float]] = []
     x = session.asarray(np.zeros(4))
     for n in range(200):
@@ -560,7 +562,7 @@ def test_a_callback_s_error_stops_its_chain_and_no_other(session):
 
 
 def test_an_idle_session_releases_what_was_dropped(session, observer):
-    """Nobody calls the session any more."""
+    """The session makes no more calls."""
     x = session.asarray(np.ones(1000))
     x.wait()
     assert used(observer) == 8000
@@ -572,7 +574,7 @@ def test_an_idle_session_releases_what_was_dropped(session, observer):
 
 
 def test_a_child_has_no_share_in_its_parent_s_session(daemon, observer):
-    """It is told so; it may connect anew; the parent's session goes on."""
+    """The error says so; the child may connect anew; the parent's session goes on."""
     with Puppet.start(daemon.address) as parent:
         parent.do("x = s.asarray(np.ones(4))\nx.wait()")
         told = parent.do(FORK)
@@ -610,7 +612,7 @@ json.loads(os.read(ours, 1 << 16))
 
 @pytest.mark.usefixtures("observer")
 def test_multiprocessing_forks_of_a_process_with_a_session_work(daemon):
-    """Children that never touch the session end well, with all that runs at their end."""
+    """Children that never touch the session end well, with all their exit handlers."""
     with Puppet.start(daemon.address) as parent:
         parent.do("x = s.asarray(np.ones(4))\nx.wait()\nimport multiprocessing")
         squares = "multiprocessing.get_context('fork').Pool(2)"
@@ -639,7 +641,7 @@ def test_connect_finds_the_daemon_that_runs_else_it_embeds(tmp_path, monkeypatch
             with td.connect() as session:
                 assert session._core.transport._link.address == address
             daemon.kill()
-            with td.connect() as session:  # its socket lies there, and nobody has the lock
+            with td.connect() as session:  # its socket lies there, and no process has the lock
                 assert embedded(session)
     finally:
         for path in (home / "tensord").iterdir():
@@ -660,7 +662,7 @@ def other(daemon: Daemon, observer: Session) -> Iterator[Session]:
 
 
 def test_many_writers_of_one_tensor_lose_nothing(daemon, session, other):
-    """In-place ops of several sessions are one sequence; who reads sees whole values, which only grow."""
+    """In-place ops of several sessions are one sequence; readers see whole values, which only grow."""
     session.publish("sum", session.asarray(np.zeros(1000)))
     seen: list[float] = []
 
@@ -684,7 +686,7 @@ def test_many_writers_of_one_tensor_lose_nothing(daemon, session, other):
 
 
 def test_republishing_is_never_half_seen(session, other):
-    """A dict is published anew again and again; whoever looks it up gets both of one generation."""
+    """A dict is published anew again and again; each lookup gets both tensors of one generation."""
     stop = threading.Event()
 
     def publish() -> None:
@@ -705,7 +707,7 @@ def test_republishing_is_never_half_seen(session, other):
 
 
 def test_large_arrays_go_up_and_down_unharmed(session):
-    """By shared memory; the caller's array may change right after."""
+    """By shared memory; the caller may change the array right after."""
     source = np.arange(float(BIG))
     x = session.asarray(source)
     source[:] = -1.0
@@ -818,7 +820,7 @@ def test_every_shape_and_dtype_survives(session, shape, dtype):
 
 
 def test_the_daemon_s_memory_returns_to_its_baseline(session, daemon, observer):
-    """Up and down again and again: blocks and segments are used again."""
+    """Up and down again and again: blocks and segments are reused."""
     values = np.arange(float(MANY))
 
     def round_() -> None:

@@ -1,4 +1,4 @@
-"""A reply calls back exactly once, whichever thread comes first."""
+"""A reply calls back exactly once, in every order of the threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which machine `connect` takes, how it says so, and how it waits for a daemon."""
+"""The machine that `connect` takes, how it reports the choice, and how it waits for a daemon."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ...puppet import PATIENCE
 
 @pytest.fixture(autouse=True)
 def nobody_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No daemon at the default address, and no other one is named."""
+    """No daemon at the default address, and no address is given."""
     monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
     monkeypatch.delenv("TENSORD_ENGINE", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
@@ -40,7 +40,7 @@ def fallen_back() -> Iterator[td.Session]:
         yield session
 
 
-# -- which machine it is -----------------------------------------------------------------------------------------------
+# -- the chosen machine ------------------------------------------------------------------------------------------------
 
 
 def test_a_session_says_where_its_machine_is(daemon: Daemon) -> None:

@@ -61,7 +61,7 @@ def sent(uploads: UploadSegments) -> int:
 
 
 def test_a_segment_of_an_upload_that_was_never_sent_is_lent_again() -> None:
-    """An exception has come while it was filled."""
+    """An exception came while the segment was filled."""
     uploads = UploadSegments()
     first = number_of(uploads.empty((COUNT,), "float64"))
     assert sent(uploads) == first
@@ -119,7 +119,7 @@ def test_without_descriptors_left_there_are_no_new_segments() -> None:
     with descriptor_budget(open_descriptors()):
         assert uploads.empty((COUNT,), "float64") is None
         uploads.freed([number_of(array)])
-        larger = uploads.empty((8 * COUNT,), "float64")  # in the place of one that nobody uses
+        larger = uploads.empty((8 * COUNT,), "float64")  # in place of an unused one
     assert [header[1] for header in uploads.announcements()] == [number_of(larger)]  # and that was never announced
 
 
@@ -131,7 +131,7 @@ def test_a_segment_is_whole_pages_and_wastes_an_eighth(nbytes: int) -> None:
 
 
 class Daemon:
-    """Blocks of memory as a daemon has them, and what it is told."""
+    """Blocks of memory as a daemon has them, and the messages that it gets."""
 
     def __init__(self) -> None:
         self.gone: list[LastReference] = []
@@ -277,7 +277,7 @@ def test_a_host_array_is_placed_where_it_lies_and_free_when_all_of_its_uploads_a
     assert not array.flags.writeable
     uploads.freed([number])
     assert array.flags.writeable
-    uploads.freed([number, number])  # a daemon may say anything
+    uploads.freed([number, number])  # a daemon may send anything
     assert array.flags.writeable
     assert uploads.empty((3 * COUNT,), "float64").base is not array.base.base  # type: ignore[union-attr]  # it is still the user's
 

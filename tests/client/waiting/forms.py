@@ -1,4 +1,4 @@
-"""Every awaitable form, as a call on a session and some of its tensors, and what comes of it."""
+"""Every awaitable form, as a call on a session and some of its tensors, and the expected result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensord.client.tensor.tensor import Tensor
 
 
 class Given(NamedTuple):
-    """What forms are called with. `x` is [[1, 2], [3, 4]], published as "there"; `one` is 7; `routine` has run."""
+    """The arguments of forms. `x` is [[1, 2], [3, 4]], published as "there"; `one` is 7; `routine` has run."""
 
     session: Session
     x: Tensor
@@ -35,7 +35,7 @@ ROWS = [[1.0, 2.0], [3.0, 4.0]]
 
 
 def given(session: Session, folder: Path, *, files: bool = True) -> Given:
-    """Everything that a form needs, ready for it."""
+    """All arguments of forms, made in this session."""
     x, one = session.asarray(np.array(ROWS)), session.asarray(7)
     routine = session.routine(lambda x: x + 1)
     routine(x)
@@ -49,7 +49,7 @@ def given(session: Session, folder: Path, *, files: bool = True) -> Given:
 
 
 async def in_pool(g: Given) -> Any:
-    """An array of a pool whose only one is not handed back yet, as far as is known here."""
+    """An array of a pool with one array, which is not handed back yet, as far as the client knows."""
     with g.session.pool((256, 256), count=1) as pool:
         array = await pool.get_async()
         assert array is not None

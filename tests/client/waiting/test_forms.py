@@ -1,4 +1,4 @@
-"""Whatever waits has an awaitable form, and none of them holds up the loop's thread.
+"""Each call that waits has an awaitable form, and none of the forms blocks the loop's thread.
 
 The daemon stands still while a form is called (SIGSTOP): a form that waited on the loop's thread would hang there.
 """
@@ -37,7 +37,7 @@ TIMEOUTS = {"timeout"}  # parameters that `asyncio.timeout` stands for
 UNANSWERED = {"Session.close_async", "Session.flush_async", "Session.save_async"}  # they may need no answer
 TURNS = 20  # of the loop, in which a form could end if it needed no answer
 
-# What waits otherwise -> what is awaited in its place.
+# Blocking entry -> its awaitable form.
 IN_PLACE = {
     **dict.fromkeys(("wait", "shape", "dtype", "ndim", "size", "nbytes"), "Tensor.__await__"),
     **dict.fromkeys(("__iter__", "__len__"), "Tensor.__await__"),
@@ -72,14 +72,14 @@ def test_a_form_takes_what_its_namesake_takes(name):
 
 
 class Noting:
-    """Notes which entries wait; in place of `Watch` in their program."""
+    """Notes the entries that wait; in place of `Watch` in their program."""
 
     def __init__(self) -> None:
         self.current = ""
         self.waiting: set[str] = set()
 
     def begin(self, name: str) -> None:
-        """What follows belongs to that entry."""
+        """The following calls belong to that entry."""
         self.current = name
 
     def fail(self, error: Exception) -> None:

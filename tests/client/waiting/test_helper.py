@@ -1,4 +1,4 @@
-"""Threads for what may take long: their results, their context, and results that nobody takes."""
+"""Threads for work that may take long: results, context, and results that no caller takes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHO: ContextVar[str] = ContextVar("who", default="")
 
 
 class Slow:
-    """Work that ends when it is told to; `dropped` gets a result that nobody takes."""
+    """Work that ends on request; `dropped` gets a result that no caller takes."""
 
     def __init__(self) -> None:
         self.begun, self.go_on = threading.Event(), threading.Event()

@@ -21,7 +21,7 @@ WINDOW = 64
 
 
 async def looking(session: Any, instead_of: Any = None) -> Any:
-    """Wait until a task of this loop looks for room; what it keeps while it looks."""
+    """Wait until a task of this loop looks for room; the objects that it keeps meanwhile."""
     looking: Any = message_room._polls
     loop = asyncio.get_running_loop()
     while (found := looking.get(session._core.outbox, {}).get(loop)) in (None, instead_of):  # noqa: ASYNC110
@@ -86,7 +86,7 @@ def test_the_end_of_the_session_ends_a_wait_for_room(session, monkeypatch):
 
 @pytest.fixture
 def narrow(tmp_path: Any) -> Any:
-    """A daemon that allows little unfinished, and ends a session that has four times as much."""
+    """A daemon that allows few unfinished calls, and ends a session that has four times as many."""
     (tmp_path / "tensord.toml").write_text(f'devices = ["cpu:0"]\n[limits]\nwindow = {WINDOW}\n')
     with Daemon.start(tmp_path, "--config", str(tmp_path / "tensord.toml")) as running:
         yield running

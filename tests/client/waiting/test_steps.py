@@ -1,4 +1,4 @@
-"""Steps on a thread: what they return and raise, and what is undone if nobody goes on."""
+"""Steps on a thread: their results and errors, and the rollback of abandoned steps."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_interrupt_undoes_what_was_begun(session):
 
 
 def test_an_answer_that_is_late_is_a_timeout_on_threads_and_in_loops(session):
-    """What is raised is caught where the procedure waits; the answer that comes later is taken all the same."""
+    """An error is caught where the procedure waits; the answer that comes later is taken all the same."""
     x = session.asarray([1.0])
     session.sync()
 
@@ -84,7 +84,7 @@ async def one(form: Any) -> Any:
 
 
 def test_a_lookup_that_is_interrupted_leaves_no_tensor(session):
-    """The answer comes, and nobody makes handles of it."""
+    """The answer comes, and no caller makes handles of it."""
     session.publish("w", session.asarray([1.0]))
     session.sync()
     before = session.stats()["session"]["tensors"]

@@ -203,7 +203,7 @@ def test_a_signal_handler_may_wait_on_the_thread_that_waits(session):
 
 
 def test_a_callback_that_interrupts_is_an_error_of_its_own(session):
-    """What a callback raises is its own failure; the chain says so."""
+    """An error that a callback raises is its own failure; the chain reports it."""
 
     def interrupt() -> None:
         raise KeyboardInterrupt

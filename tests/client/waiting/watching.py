@@ -1,7 +1,7 @@
-"""A watch over the thread of an event loop: what it sleeps in.
+"""A watch over the thread of an event loop: the calls in which it sleeps.
 
-To start a thread takes a moment, for which Python waits until the thread runs. That depends on no answer, and does not
-count.
+Starting a thread takes a moment, for which Python waits until the thread runs. That wait depends on no answer, and does
+not count.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SLEEPS: list[tuple[Any, str]] = [  # where a thread sleeps until another thread,
 
 
 def watch(patch: pytest.MonkeyPatch) -> list[str]:
-    """What this thread sleeps in from now on, by name."""
+    """The calls in which this thread sleeps from now on, by name."""
     found: list[str] = []
     for owner, name in SLEEPS:
         patch.setattr(owner, name, noting(getattr(owner, name), f"{owner.__name__}.{name}", found))
