@@ -123,7 +123,8 @@ def notes_of(reader: RecordingReader) -> list[str]:
 def _show(player: Player, reader: RecordingReader, limit: int) -> None:
     for note in notes_of(reader):
         click.echo(f"note: {note}")
-    differing = f"{plural(player.differing, 'result')} differ{'s' * (player.differing == 1)}" if player.differing else "no difference"
+    differ = "differs" if player.differing == 1 else "differ"
+    differing = f"{plural(player.differing, 'result')} {differ}" if player.differing else "no difference"
     sides = " and ".join(side.spec.text for side in player.sides)
     click.echo(f"{differing}: {plural(player.steps, 'step')} on {sides}")
     if len(player.sides) > 1:
