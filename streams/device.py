@@ -28,7 +28,7 @@ from .library import CollectiveLibrary
 from .stream import Stream, StreamKind
 from .threads.helper_pool import HelperPool
 
-MOST_ATTEMPTS: Final = 64  # attempts to see a small value before a wait: some 50 us on a GPU
+MAX_ATTEMPTS: Final = 64  # attempts to see a small value before a wait: some 50 us on a GPU
 MERGE_PIECE_BYTES: Final = 1 << 20  # bytes of one piece of a merge
 STORE_PIECE_BYTES: Final = 4 << 20  # bytes of host memory through which a value passes between a device and the store
 

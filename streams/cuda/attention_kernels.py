@@ -20,15 +20,15 @@ from ...interpreter.ops.nn import attention
 from ...interpreter.schema.opdef import Array, BoundKernel
 from ..device import KernelCall
 from .loops import HEADERS, NAMES
-from .row_kernels import MOST_BLOCKS, threads_for
-from .row_source import COMMON, EACH, LOWEST, MOST_THREADS, SHIFTED, row_source
+from .row_kernels import MAX_BLOCKS, threads_for
+from .row_source import COMMON, EACH, LOWEST, MAX_THREADS, SHIFTED, row_source
 from .sources import Sources
 
 OPS: Final = {
     "scaled_dot_product_attention": attention.attention_kernel,
     "scaled_dot_product_attention_grad": attention.attention_grad_kernel,
 }
-MOST_LEADING_AXES: Final = 3  # the most axes of the scores before that of the keys; CuPy computes scores with more
+MAX_LEADING_AXES: Final = 3  # the most axes of the scores before that of the keys; CuPy computes scores with more
 # The kernel's parameters: the numbers of rows and of keys; the sizes of the second and third axis; the strides of the
 # mask, in elements; the causal offset: query n sees the keys up to n + ahead.
 NUMBER_PARAMETERS: Final = ("rows", "width", "n1", "n2", "s0", "s1", "s2", "s3", "ahead")
@@ -41,7 +41,7 @@ def attention_source(dtype: str, mask: str) -> str:
     numbers = ", ".join(f"const long long {name}" for name in NUMBER_PARAMETERS)
     return f"""{HEADERS}typedef {real} T;
 {COMMON}extern "C" __global__ void weights({real}* scores, const {of_mask}* mask, {numbers}) {{
-    __shared__ T found[{MOST_THREADS}];
+    __shared__ T found[{MAX_THREADS}];
     const T lowest = {LOWEST[dtype]};
     const T none = log((T)0);
     for (long long row = blockIdx.x; row < rows; row += gridDim.x) {{
@@ -75,17 +75,17 @@ class AttentionRows(attention.ScoreRows):
 
     def weights(self, scores: Array, mask: Array | None, start: int | None) -> Array:
         of_mask = "" if mask is None else mask.dtype.name
-        fits = scores.ndim <= MOST_LEADING_AXES + 1 and of_mask in {"", "bool", scores.dtype.name}
+        fits = scores.ndim <= MAX_LEADING_AXES + 1 and of_mask in {"", "bool", scores.dtype.name}
         function = self._function(scores, attention_source, "weights", of_mask) if fits else None
         if function is None:
             return super().weights(scores, mask, start)
         *leading, width = scores.shape
-        missing = MOST_LEADING_AXES - len(leading)
+        missing = MAX_LEADING_AXES - len(leading)
         _, middle, queries = [1] * missing + leading
-        strides = [0] * (MOST_LEADING_AXES + 1) if mask is None else [0] * missing + element_strides(mask)
+        strides = [0] * (MAX_LEADING_AXES + 1) if mask is None else [0] * missing + element_strides(mask)
         ahead = width if start is None else start
         numbers = (math.prod(leading), width, middle, queries, *strides, ahead)
-        grid, block = (min(math.prod(leading), MOST_BLOCKS),), (threads_for(width),)
+        grid, block = (min(math.prod(leading), MAX_BLOCKS),), (threads_for(width),)
         function(grid, block, (scores, scores if mask is None else mask, *map(np.int64, numbers)))
         return scores
 
@@ -97,7 +97,7 @@ class AttentionRows(attention.ScoreRows):
             return
         width, rows = dweights.shape[-1], math.prod(dweights.shape[:-1])
         numbers = dweights.dtype.type(0), np.int64(rows), np.int64(width)
-        function((min(rows, MOST_BLOCKS),), (threads_for(width),), (dweights, weights, dweights, *numbers))
+        function((min(rows, MAX_BLOCKS),), (threads_for(width),), (dweights, weights, dweights, *numbers))
 
     def _function(self, array: Array, source: Any, name: str, *more: str) -> Any:
         """The compiled kernel of a source, for a packed array; None if there is none."""

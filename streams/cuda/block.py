@@ -20,7 +20,7 @@ from ..device import KernelCall
 from .loops import UfuncLoop
 from .traced import Constant, KernelTrace, Operand
 
-MOST_PARAMETER_BYTES: Final = 3500  # of a kernel's parameters: CUDA has 4 KiB
+MAX_PARAMETER_BYTES: Final = 3500  # of a kernel's parameters: CUDA has 4 KiB
 ACCESS_BYTES: Final = 16  # the most bytes that a thread reads or writes at once
 
 Traces: TypeAlias = Callable[[Program, Step], KernelTrace | None]
@@ -174,4 +174,4 @@ class BlockBuilder:
         """The block, unless it has too many parameters."""
         outputs = tuple(zip(self.outputs, map(str, results), strict=True))
         block = KernelBlock(tuple(self.inputs), tuple(self.numbers.values()), tuple(self.lines), outputs, self.axes)
-        return block if block.parameters <= MOST_PARAMETER_BYTES else None
+        return block if block.parameters <= MAX_PARAMETER_BYTES else None

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...interpreter.ops.positions import Check
 from ...interpreter.schema.opdef import Array
 from ...interpreter.types.meta import Meta
-from ..device import MOST_ATTEMPTS
+from ..device import MAX_ATTEMPTS
 from ..launching.launch_stream import Burst, LaunchStream
 from ..launching.launcher import Launcher
 from ..merging import merge_in_pieces
@@ -121,7 +121,7 @@ class CopyingDevice(PooledDevice):
             self._cupy.cuda.runtime.memcpyAsync(
                 staged.ctypes.data, source.data.ptr, target.nbytes, self._cupy.cuda.runtime.memcpyDeviceToHost, raw.ptr
             )
-            for _ in range(MOST_ATTEMPTS):
+            for _ in range(MAX_ATTEMPTS):
                 if raw.done:
                     np.copyto(target, staged, casting="no")
                     return True

@@ -56,7 +56,7 @@ GRAPH_FRACTION: Final = 8  # the fraction of the memory that graphs may take
 _RUN_ARENA: Final = 64 << 20  # the most bytes of an arena for runs at admission
 
 _POLL_INTERVAL: Final = 0.001  # seconds between two checks of a thread that ends with the device
-MOST_AXES: Final = 32  # of CuPy's arrays
+MAX_AXES: Final = 32  # of CuPy's arrays
 _NOT_READY: Final = 600  # cudaErrorNotReady
 _NO_MEMORY: Final = 2  # cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for which CuPy has no name
 
@@ -87,7 +87,7 @@ class CudaDevice(CopyingDevice):
         self.pins = self.reports_late = True
         self.cuda_number = self.ordinal
         self.bus_id = str(cupy.cuda.runtime.deviceGetPCIBusId(self.ordinal))
-        self.most_axes = MOST_AXES
+        self.most_axes = MAX_AXES
         self.eviction, self.floor = options.eviction, options.floor
         self.ceiling = ceiling_of(options.ceiling, self.limit)
         self.open_pinned(options.pinned)
@@ -254,8 +254,8 @@ class CudaDevice(CopyingDevice):
         return self._cupy.ndarray(meta.shape, meta.dtype, memptr=array.data + offset, strides=strides)
 
     def _check_axes(self, meta: Meta) -> None:
-        if len(meta.shape) > MOST_AXES:
-            raise ValueError(f"{self.name}: an array of {len(meta.shape)} axes, but CuPy has {MOST_AXES} at the most")
+        if len(meta.shape) > MAX_AXES:
+            raise ValueError(f"{self.name}: an array of {len(meta.shape)} axes, but CuPy has {MAX_AXES} at the most")
 
     # -- memory for others -------------------------------------------------------------------------------------
 

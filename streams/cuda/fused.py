@@ -30,7 +30,7 @@ from .sources import Sources
 from .traced import KernelTrace, Untraceable, trace
 from .unfused import BindKernel, Unfused
 
-MOST_TRACES: Final = 1 << 14  # traces of calls; beyond this number all are forgotten
+MAX_TRACES: Final = 1 << 14  # traces of calls; beyond this number all are forgotten
 
 Traced: TypeAlias = tuple[str, Any, tuple[Any, ...], Any]
 
@@ -86,7 +86,7 @@ class FusedKernels:
             return None
         key = (op.name, attributes, tuple(map(dtype_of, known)), result.dtype.name)
         if key not in self._traces:
-            if len(self._traces) >= MOST_TRACES:
+            if len(self._traces) >= MAX_TRACES:
                 self._traces.clear()
             self._traces[key] = self._new_trace(op, dict(attributes), known, result)
         return self._traces[key]

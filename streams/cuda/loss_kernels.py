@@ -19,8 +19,8 @@ from ..device import KernelCall
 from .loops import NAMES
 from .loss_source import GRADIENT, LOSSES, SMALL_LOSS, loss_source
 from .own_kernel import KernelLaunch, OwnKernel
-from .row_kernels import MOST_BLOCKS, threads_for
-from .row_source import LOWEST, MOST_THREADS
+from .row_kernels import MAX_BLOCKS, threads_for
+from .row_source import LOWEST, MAX_THREADS
 from .sources import Sources
 
 SHORT, FEW = 64, 1 << 13  # the most elements of a row, and the most rows, that one block computes
@@ -43,11 +43,11 @@ def loss_kernel(
     dtypes = logits.dtype.name, labels.dtype.name
     if call.op.name == "cross_entropy_grad":
         factor = logits.dtype.type(call.attributes["scale"] / count)
-        source, form = loss_source(GRADIENT, *dtypes), (min(rows, MOST_BLOCKS), threads_for(width))
+        source, form = loss_source(GRADIENT, *dtypes), (min(rows, MAX_BLOCKS), threads_for(width))
         return LossKernel(sources, source, "gradient", form, (factor, *sizes), kernel)
     if width <= SHORT and rows <= FEW:
         return LossKernel(
-            sources, loss_source(SMALL_LOSS, *dtypes), "loss", (1, MOST_THREADS), (*sizes, np.int64(count)), kernel
+            sources, loss_source(SMALL_LOSS, *dtypes), "loss", (1, MAX_THREADS), (*sizes, np.int64(count)), kernel
         )
     return LongLoss(sources, loss_source(LOSSES, *dtypes), logits, count, empty, kernel)
 
@@ -105,8 +105,8 @@ class LongLoss:
             return self._instead(logits, labels, out)
         losses, mean = functions
         rows, width, each = np.int64(self._rows), np.int64(self._width), self._empty(self._bytes)
-        losses((min(self._rows, MOST_BLOCKS),), (threads_for(self._width),), (logits, labels, each, rows, width))
-        mean((1,), (MOST_THREADS,), (each, out, rows, self._count))
+        losses((min(self._rows, MAX_BLOCKS),), (threads_for(self._width),), (logits, labels, each, rows, width))
+        mean((1,), (MAX_THREADS,), (each, out, rows, self._count))
         return None
 
 

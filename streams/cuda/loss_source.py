@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from .loops import HEADERS, NAMES
-from .row_source import COMMON, EACH, LOWEST, MOST_THREADS, SHIFTED
+from .row_source import COMMON, EACH, LOWEST, MAX_THREADS, SHIFTED
 
 NOTHING: Final = {"float32": 'nanf("")', "float64": 'nan("")'}
 ALL_ROWS: Final = "for (long long row = blockIdx.x; row < rows; row += gridDim.x)"
@@ -69,7 +69,7 @@ SMALL_LOSS: Final = """extern "C" __global__ void loss(const REAL* logits, const
 
 def loss_source(kernels: str, dtype: str, labels: str) -> str:
     """One of the sources above, for logits and labels of these dtypes."""
-    names = {"SHIFTED": SHIFTED, "EACH": EACH, "ALL_ROWS": ALL_ROWS, "THREADS": str(MOST_THREADS)}
+    names = {"SHIFTED": SHIFTED, "EACH": EACH, "ALL_ROWS": ALL_ROWS, "THREADS": str(MAX_THREADS)}
     names |= {"REAL": NAMES[dtype], "INTEGER": NAMES[labels], "LOWEST": LOWEST[dtype], "NOTHING": NOTHING[dtype]}
     for name, text in names.items():
         kernels = kernels.replace(name, text)

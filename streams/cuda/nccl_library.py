@@ -8,7 +8,7 @@ Theory of operation
     failed or a GPU is lost, and then aborts: nothing else would end the kernels of the other ranks.
 
     A communicator is made for the first collective of a list of GPUs, which takes some 0.1 to 3 s, and kept. Beyond
-    `MOST_COMMUNICATORS` the one idle longest is destroyed. A communicator with ranks of other nodes is made on a thread
+    `MAX_COMMUNICATORS` the one idle longest is destroyed. A communicator with ranks of other nodes is made on a thread
     of its own, since only the arrival of all ranks ends the call; the launcher waits, unless the launch is withdrawn,
     for at most `JOIN_TIMEOUT` seconds. All nodes have their launches in one order (`gangs`), so launchers never wait in
     a circle.
@@ -51,9 +51,9 @@ from ..library import CollectiveLaunch, Ended, Operand, Operands, SharedCommunic
 from ..stream import LOG
 from .nccl import DTYPES, GpuBuffer, Made, Making, NcclCommunicator, new_id, version
 
-MOST_COMMUNICATORS: Final = 8
+MAX_COMMUNICATORS: Final = 8
 JOIN_TIMEOUT: Final = 60.0  # seconds for the ranks of other nodes to join
-MOST_ABANDONED: Final = 4  # the most abandoned communicators for which a thread still waits
+MAX_ABANDONED: Final = 4  # the most abandoned communicators for which a thread still waits
 SIZES: Final = {name: np.dtype(name).itemsize for name in DTYPES}
 CHECK_INTERVAL: Final = 0.1  # seconds between two checks of the running launches
 
@@ -225,7 +225,7 @@ class NcclLibrary:
         """End the communicators idle longest, and the previous one of these GPUs once its launches have ended."""
         with self._lock:
             idle = [other for other, one in self._made.items() if not one.running and other != key]
-            surplus = idle[: max(0, len(self._made) - (key in self._made) - MOST_COMMUNICATORS + 1)]
+            surplus = idle[: max(0, len(self._made) - (key in self._made) - MAX_COMMUNICATORS + 1)]
             self._leaving += [self._made.pop(other) for other in (*surplus, key) if other in self._made]
         for one in self._leaving:
             if not one.running:
@@ -240,7 +240,7 @@ class NcclLibrary:
     def _new_shared(self, job: NcclJob, shared: SharedCommunicator) -> NcclCommunicator:
         """A communicator with ranks of other nodes, which the launch waits for."""
         self._given_up = [one for one in self._given_up if not one.done.is_set()]
-        if len(self._given_up) >= MOST_ABANDONED:
+        if len(self._given_up) >= MAX_ABANDONED:
             raise KernelError(f"{len(self._given_up)} communicators still wait for nodes that have not come")
         id_ = shared.made_with or new_id()
         shared.announce(id_)

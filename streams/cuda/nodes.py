@@ -18,7 +18,7 @@ from .own_kernel import KernelLaunch, OwnKernel
 
 ALIGNMENT: Final = 256  # bytes: CuPy's blocks have this alignment, and a library may choose a kernel by it
 SLOT_BYTES: Final = 16  # bytes of an argument: a pointer, or a number of at most that size
-MOST_COPY_BYTES: Final = 1 << 30  # the driver needs the length of a row to be less than 2 GiB
+MAX_COPY_BYTES: Final = 1 << 30  # the driver needs the length of a row to be less than 2 GiB
 
 
 class Patchable(Protocol):
@@ -122,7 +122,7 @@ def fixed_part(argument: Any) -> tuple[Any, ...]:
 
 
 def is_dense(array: Any) -> bool:
-    """Return whether one copy node can copy the array: it has no gaps, and at most `MOST_COPY_BYTES` bytes."""
-    if not is_array(array) or not 0 < array.nbytes <= MOST_COPY_BYTES:
+    """Return whether one copy node can copy the array: it has no gaps, and at most `MAX_COPY_BYTES` bytes."""
+    if not is_array(array) or not 0 < array.nbytes <= MAX_COPY_BYTES:
         return False
     return bool(array.flags.c_contiguous or array.flags.f_contiguous)

@@ -18,10 +18,10 @@ from ...interpreter.types.axes import normal_axes
 from ...interpreter.types.meta import Meta
 from ..device import KernelCall
 from .own_kernel import KernelLaunch, OwnKernel
-from .row_source import LOWEST, MOST_THREADS, NORMS, ROW_OPS, row_source
+from .row_source import LOWEST, MAX_THREADS, NORMS, ROW_OPS, row_source
 from .sources import Sources
 
-MOST_BLOCKS: Final = 1 << 16
+MAX_BLOCKS: Final = 1 << 16
 WARP: Final = 32
 
 
@@ -50,7 +50,7 @@ class RowKernel(OwnKernel):
         width = meta.shape[-1]
         rows = math.prod(meta.shape[:-1])
         self._sizes = (meta.dtype.type(eps), np.int64(rows), np.int64(width))
-        self._grid, self._block = (min(rows, MOST_BLOCKS),), (threads_for(width),)
+        self._grid, self._block = (min(rows, MAX_BLOCKS),), (threads_for(width),)
 
     def launch_of(self, arrays: Sequence[Any]) -> KernelLaunch | None:
         for array in arrays:
@@ -64,4 +64,4 @@ class RowKernel(OwnKernel):
 
 def threads_for(width: int) -> int:
     """The number of threads of a row: a power of two, with some four elements for each."""
-    return min(max(WARP, 1 << max(width // 4 - 1, 0).bit_length()), MOST_THREADS)
+    return min(max(WARP, 1 << max(width // 4 - 1, 0).bit_length()), MAX_THREADS)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from .loops import HEADERS, NAMES
 
-MOST_THREADS: Final = 256
+MAX_THREADS: Final = 256
 LOWEST: Final = {"float32": "-3.402823466e+38f", "float64": "-1.7976931348623157e+308"}
 
 COMMON: Final = """// The larger one; NaN, if one of both is that.
@@ -103,7 +103,7 @@ def row_source(op: str, count: int, dtype: str) -> str:
     lines = "\n        ".join([*pointers, "T* r = all_r + row * width;", body.replace("EACH", EACH)])
     return f"""{HEADERS}typedef {of_type} T;
 {COMMON}extern "C" __global__ void rows({parameters}) {{
-    __shared__ T found[{MOST_THREADS}];
+    __shared__ T found[{MAX_THREADS}];
     const T lowest = {LOWEST[dtype]};
     for (long long row = blockIdx.x; row < rows; row += gridDim.x) {{
         {lines}

@@ -36,7 +36,7 @@ from .stored import StoredArray, read_into
 NAME: Final = "store:0"
 READERS: Final = 2
 FREED_FRACTION: Final = 8  # of the quota: the largest part that freed blocks may keep
-MOST_FREED_BYTES: Final = 256 << 20  # bytes of freed blocks that keep their disk space
+MAX_FREED_BYTES: Final = 256 << 20  # bytes of freed blocks that keep their disk space
 
 
 def _directory(value: object) -> str:
@@ -81,7 +81,7 @@ class StoreDevice(HostDevice):
         if options.interval and not options.durable:
             raise MetadataError(f"device {name!r} has an interval and no directory of durable names (durable)")
         super().__init__(
-            name, options.quota, (), min(MOST_FREED_BYTES, options.quota // FREED_FRACTION), late_errors=False
+            name, options.quota, (), min(MAX_FREED_BYTES, options.quota // FREED_FRACTION), late_errors=False
         )
         self.segments = False
         self.computes = False

@@ -34,8 +34,8 @@ from ...interpreter.types.meta import Shape
 from .fused_layout import FusedExtent, FusedLayout, extent_of
 
 PIECE_BYTES: Final = 1 << 19  # bytes that a piece reads and writes: a part of a core's own cache
-MOST_SCRATCH_BYTES: Final = 4 * PIECE_BYTES  # bytes of scratch that may be kept
-MOST_SCRATCH_BLOCKS: Final = 16  # blocks of scratch that may be kept: one for each thread, on most machines
+MAX_SCRATCH_BYTES: Final = 4 * PIECE_BYTES  # bytes of scratch that may be kept
+MAX_SCRATCH_BLOCKS: Final = 16  # blocks of scratch that may be kept: one for each thread, on most machines
 GRAIN: Final = 1 << 10  # elements
 _ALIGNED: Final = 64  # bytes
 
@@ -163,7 +163,7 @@ def take_scratch(nbytes: int) -> Memory:
 
 def return_scratch(memory: Memory) -> None:
     """Return scratch that a call no longer needs."""
-    if memory.size <= MOST_SCRATCH_BYTES and len(SPARE_SCRATCH) < MOST_SCRATCH_BLOCKS:
+    if memory.size <= MAX_SCRATCH_BYTES and len(SPARE_SCRATCH) < MAX_SCRATCH_BLOCKS:
         SPARE_SCRATCH.append(memory)
 
 

@@ -26,7 +26,7 @@ from .stream_fences import Events, StreamFence
 
 Batch: TypeAlias = tuple[LaunchStream | None, Any]  # a stream and tasks for it; or None and memory to be dropped
 
-MOST_BURST_TASKS: Final = 32  # tasks of a burst
+MAX_BURST_TASKS: Final = 32  # tasks of a burst
 
 
 class Launching(threading.local):
@@ -301,7 +301,7 @@ def is_deferred(stream: LaunchStream, task: Task) -> bool:
 
 def extends(stream: LaunchStream, burst: Burst) -> bool:
     """Return whether the head of the backlog may be launched with the burst."""
-    if not stream.backlog or not burst.tasks[-1].quick or len(burst.tasks) == MOST_BURST_TASKS:
+    if not stream.backlog or not burst.tasks[-1].quick or len(burst.tasks) == MAX_BURST_TASKS:
         return False
     head = stream.backlog[0]
     return head.quick and not head.event_sources and not is_deferred(stream, head)

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from ...interpreter.errors import TensordError
 
-MOST_FAILURES: Final = 1 << 16
+MAX_FAILURES: Final = 1 << 16
 CLIENT_SHARES: Final = 16  # a client's share is one part of this many
 CLIENT_BYTES: Final = 8  # bytes of a transfer's name that belong to its client
 
@@ -63,7 +63,7 @@ class TransferFailures:
         if transfer not in self._errors:
             self._by_client.add(transfer, transfer)
         self._errors[transfer] = error
-        oldest = self._by_client.to_forget(MOST_FAILURES)
+        oldest = self._by_client.to_forget(MAX_FAILURES)
         if oldest is not None:
             self.pop(oldest)
 

@@ -28,7 +28,7 @@ from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import Array, BoundKernel
 from ...interpreter.types.meta import Meta
-from ..device import MOST_ATTEMPTS, STORE_PIECE_BYTES, Buffer, FusionKernel, KernelCall
+from ..device import MAX_ATTEMPTS, STORE_PIECE_BYTES, Buffer, FusionKernel, KernelCall
 from ..faults import Fault, FaultKind
 from ..launching.launch_stream import LaunchStream
 from ..launching.launcher import Launcher
@@ -221,7 +221,7 @@ class LaunchingSimDevice(SimDevice):
         queue.launch(copy_array, (staged, source), span, number)
         position = queue.record()
         try:
-            for _ in range(MOST_ATTEMPTS):
+            for _ in range(MAX_ATTEMPTS):
                 if position.reach(wait=False):
                     queue.check()
                     target[...] = staged

@@ -16,7 +16,7 @@ import pytest
 import tensord as td
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
-from tensord.streams.cuda.cuda import MOST_AXES, CudaDevice
+from tensord.streams.cuda.cuda import MAX_AXES, CudaDevice
 from tensord.streams.launching.launcher import Launcher
 from tensord.vm.scheduler.fences import EXCLUSIVE_NS, FENCE_INTERVAL, MOST_AHEAD
 
@@ -414,7 +414,7 @@ def test_arrays_of_more_axes_than_the_device_has_fail_alone(session: Any) -> Non
     x = session.asarray(np.ones(1), device="cuda:0")
     for _ in range(3):
         (x + x).wait()
-    y = session.xp.reshape(x, (1,) * (MOST_AXES + 1)).wait()
+    y = session.xp.reshape(x, (1,) * (MAX_AXES + 1)).wait()
     for ask in (y.numpy, (y + y).wait, (y * 2.0).numpy):
         with pytest.raises(KernelError, match="axes"):
             ask()

@@ -1,7 +1,7 @@
 """All links of a node, and the port at which it takes values.
 
 Theory of operation
-    One thread accepts connections. Each handshake has a thread of its own, within `patience`; beyond `MOST_HANDSHAKES`
+    One thread accepts connections. Each handshake has a thread of its own, within `patience`; beyond `MAX_HANDSHAKES`
     concurrent handshakes the oldest is closed. A link lasts for one incarnation of its node at one address; a link to
     another incarnation replaces it when the table of members changes.
 
@@ -28,7 +28,7 @@ from .hello import VERSION, HelloAnswer, LinkHello, hear_answer, hear_hello, say
 from .link import TcpLink
 from .sockets import Connection, Tls, dial, listen, tuned
 
-MOST_HANDSHAKES: Final = 32  # concurrent handshakes
+MAX_HANDSHAKES: Final = 32  # concurrent handshakes
 CUT_TIMEOUT: Final = 1.0  # seconds for the oldest one to end after it was cut
 REFUSAL_TIMEOUT: Final = 0.2  # seconds for the reason of a refusal to be sent
 Report = Callable[[str, str, str], None]  # takes an event, the node, and the reason
@@ -60,7 +60,7 @@ class TcpLinks:
         self._lock = threading.Lock()
         self._closed = False
         self._loopback = Loopback(own.node)
-        self._greeting = threading.Semaphore(MOST_HANDSHAKES)
+        self._greeting = threading.Semaphore(MAX_HANDSHAKES)
         self._greeters: dict[threading.Thread, socket.socket] = {}  # duplicates of the sockets of handshakes
         self._listener = listen(*ports)
         self.address = ports.at(self._listener.getsockname()[1])

@@ -75,7 +75,7 @@ class OutgoingFrames:
         notice = self.notices[self._newest] = Notice(kind, transfer, error)
         self._numbers[kind, transfer] = self._newest
         self._by_client.add(self._newest, transfer)
-        oldest = self._by_client.to_forget(failures.MOST_FAILURES)
+        oldest = self._by_client.to_forget(failures.MAX_FAILURES)
         if oldest is not None:
             self._drop(oldest)
         if self.up:

@@ -12,9 +12,9 @@ Guarantees
     on the next connection.
 
 Bounds
-    Values without a receiver yet: `WINDOW_BYTES` bytes of small ones, which both sides count, and `MOST_ARRIVED`
+    Values without a receiver yet: `WINDOW_BYTES` bytes of small ones, which both sides count, and `MAX_ARRIVED`
     offers. Each offer beyond that is refused by itself, so transfers of other sessions go on. Failures of halves whose
-    other half has not begun: `failures.MOST_FAILURES`; then the oldest are forgotten.
+    other half has not begun: `failures.MAX_FAILURES`; then the oldest are forgotten.
 """
 
 from __future__ import annotations

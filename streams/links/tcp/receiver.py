@@ -17,7 +17,7 @@ from .halves import RECEIVER, Call, HalfEvent, HalfState, TcpHalf, Violation, by
 from .outgoing import OutgoingFrames
 from .sender import WINDOW_BYTES, cost, under_way
 
-MOST_ARRIVED: Final = (
+MAX_ARRIVED: Final = (
     Limits().sessions * Limits().transfers
 )  # offers without a receiver yet: sessions of a peer may have no more
 OFFERED_STATES: Final = frozenset({HalfState.READY, HalfState.FAILED})
@@ -154,10 +154,8 @@ class Receiver:
 
     def _arrive(self, head: Frame, meta: Meta, values: bytes | None) -> list[Call]:
         """Keep an offer until the machine expects it; refuse it if too many are kept."""
-        if self.arrived >= MOST_ARRIVED:
-            error = QuotaError(
-                f"{MOST_ARRIVED} values from one node to another wait, but no session has asked for them"
-            )
+        if self.arrived >= MAX_ARRIVED:
+            error = QuotaError(f"{MAX_ARRIVED} values from one node to another wait, but no session has asked for them")
             self.failed.keep(head.transfer, error)
             self._outgoing.tell(HeaderKind.REFUSE, head.transfer, head.number, error)
             return []

@@ -171,7 +171,7 @@ class TestOrder:
         self, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A communicator that one node alone has ended is made anew on all."""
-        monkeypatch.setattr(nccl_library, "MOST_COMMUNICATORS", 2)
+        monkeypatch.setattr(nccl_library, "MAX_COMMUNICATORS", 2)
         x, y = nodes.ones([ALL[0], ALL[2]]), nodes.ones([ALL[0], ALL[3]])
         for _ in range(3):
             for pair in (x, y, x[::-1]):
@@ -332,7 +332,7 @@ class TestMaking:
         monkeypatch.setattr(nccl_library, "CHECK_INTERVAL", 0.001)
         spoil(nodes, monkeypatch, "node1")
         tensors = nodes.ones([ALL[0], ALL[2]])
-        for _ in range(nccl_library.MOST_ABANDONED):
+        for _ in range(nccl_library.MAX_ABANDONED):
             with pytest.raises(KernelError, match="have not come within"):
                 all_reduce(tensors)[0].wait(timeout=WAIT)
         with pytest.raises(KernelError, match="communicators still wait"):

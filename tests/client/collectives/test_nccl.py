@@ -12,7 +12,7 @@ import tensord as td
 from tensord.client.cli.daemon.health import reasons
 from tensord.collectives import all_gather, all_reduce, all_to_all, broadcast, reduce_scatter
 from tensord.interpreter.errors import CancelledError, KernelError
-from tensord.streams.cuda.nccl_library import MOST_COMMUNICATORS
+from tensord.streams.cuda.nccl_library import MAX_COMMUNICATORS
 
 from ...behaviours.looking_inside import device_of, machine_of, until
 from ...streams.fake_cuda.gpu import CUDARuntimeError, Gpu
@@ -150,8 +150,8 @@ def test_communicators_are_kept_and_bounded(gpu: Gpu) -> None:
         for a, b in orders:
             for _ in range(2):
                 all_reduce([tensors[a], tensors[b]])[0].wait()
-        assert len(orders) > MOST_COMMUNICATORS
-        assert len(inner(gpu)._alive) == MOST_COMMUNICATORS
+        assert len(orders) > MAX_COMMUNICATORS
+        assert len(inner(gpu)._alive) == MAX_COMMUNICATORS
         assert len(inner(gpu)._cliques) == len(orders)
     assert inner(gpu)._alive == []
 

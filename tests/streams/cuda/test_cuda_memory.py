@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.cuda.cuda import MOST_AXES, CudaDevice, _most_of_pool
+from tensord.streams.cuda.cuda import MAX_AXES, CudaDevice, _most_of_pool
 from tensord.streams.pool import size_class
 from tensord.streams.stream import StreamKind
 from tensord.streams.threads.events import LAUNCH_CONDITION
@@ -202,7 +202,7 @@ def test_ffts_on_several_streams_share_no_work_area(gpu, open_device, reports, s
 
 def test_an_array_of_more_axes_than_cupy_has_is_refused_in_words(open_device):
     device = open_device("cuda:0", memory="1MiB")
-    meta = Meta.of((1,) * (MOST_AXES + 1), "float64")
+    meta = Meta.of((1,) * (MAX_AXES + 1), "float64")
     buffer = device.allocate(meta.nbytes)
     with pytest.raises(ValueError, match="33 axes, but CuPy has 32"):
         device.bind(buffer, meta)

@@ -22,8 +22,8 @@ from tensord.interpreter.types.meta import DTYPES, Meta
 from tensord.streams.host import fused_kernel
 from tensord.streams.host.fused_kernel import (
     GRAIN,
-    MOST_SCRATCH_BLOCKS,
-    MOST_SCRATCH_BYTES,
+    MAX_SCRATCH_BLOCKS,
+    MAX_SCRATCH_BYTES,
     PIECE_BYTES,
     FusedKernel,
     slices_of,
@@ -405,13 +405,13 @@ def test_no_piece_has_one_element(step: int) -> None:
 
 
 def test_what_kernels_keep_between_calls_is_bounded_for_all_of_them_together() -> None:
-    sizes = [1, *[PIECE_BYTES] * MOST_SCRATCH_BLOCKS, 2 * PIECE_BYTES, MOST_SCRATCH_BYTES + 1]
+    sizes = [1, *[PIECE_BYTES] * MAX_SCRATCH_BLOCKS, 2 * PIECE_BYTES, MAX_SCRATCH_BYTES + 1]
     scratch = [fused_kernel.take_scratch(size) for size in sizes]
     assert all(memory.size >= size for memory, size in zip(scratch, sizes, strict=True))
     for memory in scratch:
         fused_kernel.return_scratch(memory)
-    assert len(fused_kernel.SPARE_SCRATCH) == MOST_SCRATCH_BLOCKS
-    assert max(memory.size for memory in fused_kernel.SPARE_SCRATCH) <= MOST_SCRATCH_BYTES
+    assert len(fused_kernel.SPARE_SCRATCH) == MAX_SCRATCH_BLOCKS
+    assert max(memory.size for memory in fused_kernel.SPARE_SCRATCH) <= MAX_SCRATCH_BYTES
 
 
 def test_a_kernel_uses_the_scratch_of_another_again() -> None:

@@ -14,7 +14,7 @@ import pytest
 from tensord.interpreter.errors import KernelError, MetadataError
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.cuda.cuda import CudaDevice
-from tensord.streams.launching.launcher import MOST_BURST_TASKS
+from tensord.streams.launching.launcher import MAX_BURST_TASKS
 from tensord.streams.stream import StreamKind
 from tensord.streams.threads.events import EXECUTED, LAUNCH_CONDITION
 
@@ -155,11 +155,11 @@ def test_a_task_behind_one_on_a_stream_of_another_kind_is_woken(device, open_dev
 
 
 def test_a_burst_of_quick_tasks_has_one_event_and_one_report(gpu, device, reports):
-    tasks = [FakeTask(i, work(gpu)) for i in range(MOST_BURST_TASKS)]
+    tasks = [FakeTask(i, work(gpu)) for i in range(MAX_BURST_TASKS)]
     tasks[0].event_sources = [source := FakeTask(99, work(gpu))]  # so that all are in the backlog by then
     device.compute[0].submit(tasks)
     copies(device).submit([source])
-    reports.wait(MOST_BURST_TASKS + 1)
+    reports.wait(MAX_BURST_TASKS + 1)
     assert len({id(task.event) for task in tasks}) == 1
     assert gpu.calls["eventRecord"] == 2
     assert gpu.calls["eventQuery"] + gpu.calls["eventSynchronize"] <= 4

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tensord.interpreter.errors import CancelledError, KernelError, MetadataError, NodeLost, ProtocolError, TensordError
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.links.exchange import Exchange
-from tensord.streams.links.failures import MOST_FAILURES
+from tensord.streams.links.failures import MAX_FAILURES
 from tensord.streams.links.in_memory import pair
 from tensord.streams.links.link import SMALL_BYTES
 from tensord.streams.links.loopback import Loopback
@@ -181,9 +181,9 @@ class TestAFailure:
         assert halves.sent == halves.received == [None]
 
     def test_is_remembered_for_a_bounded_number_of_halves(self, halves: Halves) -> None:
-        for number in range(MOST_FAILURES + 1):
+        for number in range(MAX_FAILURES + 1):
             halves.link.fail(number.to_bytes(16), FAILED)
-        late = [Halves(halves.link, number.to_bytes(16)) for number in (0, 1, MOST_FAILURES)]
+        late = [Halves(halves.link, number.to_bytes(16)) for number in (0, 1, MAX_FAILURES)]
         for one in late:
             one.expect()
         assert [one.offered for one in late] == [[], [FAILED], [FAILED]]

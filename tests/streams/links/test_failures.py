@@ -15,7 +15,7 @@ ERROR = CancelledError("cancelled")
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "MOST_FAILURES", 64)
+    monkeypatch.setattr(failures, "MAX_FAILURES", 64)
 
 
 def name(client: int, number: int = 0) -> bytes:

@@ -232,7 +232,7 @@ def test_plain_and_tls_do_not_meet():
 def test_whatever_strangers_say_and_however_many_say_nothing_the_others_are_served():
     with Nodes() as nodes:
         port = int(nodes[0].address.rpartition(":")[2])
-        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(links_module.MOST_HANDSHAKES + 8)]
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(links_module.MAX_HANDSHAKES + 8)]
         for seed in range(20):
             with socket.create_connection(("127.0.0.1", port)) as connection:
                 connection.sendall(struct.pack("<I", [4, 10**9][seed % 2]) + noise(seed * 10, seed).tobytes())

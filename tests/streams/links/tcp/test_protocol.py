@@ -645,8 +645,8 @@ def test_a_flood_of_small_values_is_a_violation():
 
 
 def test_floods_of_offers_and_failures_are_bounded(monkeypatch):
-    monkeypatch.setattr(failures, "MOST_FAILURES", 100)
-    monkeypatch.setattr(receiver, "MOST_ARRIVED", 100)
+    monkeypatch.setattr(failures, "MAX_FAILURES", 100)
+    monkeypatch.setattr(receiver, "MAX_ARRIVED", 100)
     _, other = pair()
     meta = frames.meta_payload(Meta.of((2,), "int8"))
     for number, transfer in zip(range(1, 600, 2), T[:300], strict=True):
@@ -663,7 +663,7 @@ def test_floods_of_offers_and_failures_are_bounded(monkeypatch):
 
 @each_case("nbytes", [1, LARGE])
 def test_an_offer_beyond_what_may_wait_fails_alone(nbytes, monkeypatch):
-    monkeypatch.setattr(receiver, "MOST_ARRIVED", 3)
+    monkeypatch.setattr(receiver, "MAX_ARRIVED", 3)
     first, second = ends = pair()
     array, meta = values(nbytes), Meta.of((nbytes,), "uint8")
     ears = [offer(first, transfer, array) for transfer in T[:5]]
