@@ -63,13 +63,13 @@ def read_options(device: str, kind: type[Options], table: Mapping[str, object]) 
 
 def options_of(kind: type[Any]) -> dict[str, Option]:
     """The options that a class declares, in order. TypeError for a field without an `Option`."""
-    found = {}
+    options = {}
     for field, declared in _declared(kind):
         option = next((each for each in declared if isinstance(each, Option)), None)
         if option is None:
             raise TypeError(f"{kind.__name__}.{field.name} is not declared as an option")
-        found[field.name] = option
-    return found
+        options[field.name] = option
+    return options
 
 
 def defaults_of(kind: type[Any]) -> dict[str, str]:

@@ -268,9 +268,9 @@ def python_number(value: Any) -> Any:
 
 def fill_number(value: Any, function: str) -> Scalar:
     """A fill value; MetadataTypeError unless it is a number."""
-    found = value if type(value) in SCALARS else as_number(value)
-    if found is NotImplemented:
+    converted = value if type(value) in SCALARS else as_number(value)
+    if converted is NotImplemented:
         message = f"{function}: the fill value must be a Python number, not {type(value).__name__}"
         raise located(MetadataTypeError(message, op=function))
-    result: Scalar = found
+    result: Scalar = converted
     return result

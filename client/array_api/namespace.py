@@ -137,5 +137,5 @@ class NamespaceInfo(Functions):
             if each not in KINDS:
                 known = ", ".join(KINDS)
                 raise located(MetadataError(f"dtypes: unknown kind {each!r}; kinds: {known}", op="dtypes"))
-        found = (name for name in DTYPES if any(name in KINDS[each] for each in wanted))
-        return {name: np.dtype(name) for name in found if name not in _BEYOND}
+        names = (name for name in DTYPES if any(name in KINDS[each] for each in wanted))
+        return {name: np.dtype(name) for name in names if name not in _BEYOND}

@@ -78,14 +78,14 @@ def device_of(core: Core, name: Any) -> str:
         return str(next(iter(devices)))
     if isinstance(name, Placement):
         raise located(MetadataTypeError(f"expected the name of one device, got {name}"))
-    found = own_name(name, devices) if type(name) is str else ""
-    if core.cluster is not None and found not in devices and core.cluster.is_elsewhere(core, name):
+    device = own_name(name, devices) if type(name) is str else ""
+    if core.cluster is not None and device not in devices and core.cluster.is_elsewhere(core, name):
         why = f"{shown(name)} is not on {core.node}; a call, a routine or a placement uses devices of one node"
         raise located(MetadataError(f"{why}: move the value there (to_device)"))
-    if found not in devices:
+    if device not in devices:
         known, hint = ", ".join(devices), f"; {core.hint}" if core.hint else ""
         raise located(MetadataError(f"unknown device {shown(plain_of(name))}; devices: {known}{hint}"))
-    return found
+    return device
 
 
 def full_name(core: Core, name: Any) -> str:

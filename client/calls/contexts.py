@@ -102,8 +102,8 @@ class Context:
         """Name a tensor. If a context inside this one holds the tensor, this context holds it from now on."""
         scope = self._opened()
         check_name(name)
-        for one in tensors_in(self._own(tensor)):
-            hand_over(one, scope)
+        for part in tensors_in(self._own(tensor)):
+            hand_over(part, scope)
         scope.names[name] = tensor
 
     def __getitem__(self, name: str) -> Tensor:
@@ -179,24 +179,24 @@ def check_name(name: Any) -> None:
 
 def tensors_in(value: Any) -> list[Tensor]:
     """The tensors in a nested structure, in any order. MetadataTypeError for objects that might hide tensors."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     seen: set[int] = set()  # containers, which may contain themselves
     pending = [value]
     while pending:
-        one = pending.pop()
-        parts = parts_of(one)
-        if type(one) in GLOBALS:
-            pending += one._parts
-        elif isinstance(one, Tensor):
-            found.append(one)
+        item = pending.pop()
+        parts = parts_of(item)
+        if type(item) in GLOBALS:
+            pending += item._parts
+        elif isinstance(item, Tensor):
+            tensors.append(item)
         elif parts is not None:
-            if id(one) not in seen:
-                seen.add(id(one))
+            if id(item) not in seen:
+                seen.add(id(item))
                 pending += parts
-        elif one is value or not isinstance(one, LEAVES):
+        elif item is value or not isinstance(item, LEAVES):
             kinds = "a tensor, or dicts, lists, tuples, sets and dataclasses of tensors"
-            raise located(MetadataTypeError(f"keep: takes {kinds}, not {type(one).__name__}"))
-    return found
+            raise located(MetadataTypeError(f"keep: takes {kinds}, not {type(item).__name__}"))
+    return tensors
 
 
 def parts_of(container: Any) -> Iterable[Any] | None:

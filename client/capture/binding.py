@@ -65,15 +65,15 @@ class DescribedArguments:
         return ArgumentSlot("number", position, value if leaf in self._fixed else None)
 
 
-def nested(value: Any, found: Sequence[tuple[Any, Any]], nodes: Sequence[Node]) -> Nested:
+def nested(value: Any, named_members: Sequence[tuple[Any, Any]], nodes: Sequence[Node]) -> Nested:
     if type(value) is GlobalTensor:
         return Nested(GLOBAL, label_of(value._form), (), tuple(nodes))
     for kind, container in CONTAINERS.items():
         if isinstance(value, container) and not is_named(value):
-            names = tuple(name for name, _ in found) if kind == "dict" else ()
+            names = tuple(name for name, _ in named_members) if kind == "dict" else ()
             return Nested(kind, "", names, tuple(nodes))
     kind = "named" if is_named(value) else "fields"
-    return Nested(kind, type(value).__name__, tuple(name for name, _ in found), tuple(nodes))
+    return Nested(kind, type(value).__name__, tuple(name for name, _ in named_members), tuple(nodes))
 
 
 class BoundArguments:
@@ -102,10 +102,10 @@ class BoundArguments:
             if type(value) is not type(node.value) or exact(value) != exact(node.value):
                 self._refuse(path, f"was {node.value!r}", value)
         elif isinstance(node, Nested):
-            for name, member, each in zip(
+            for name, member, given in zip(
                 node.names or range(len(node.members)), node.members, self._members(node, value, path), strict=True
             ):
-                self._take(member, each, joined(path, name))
+                self._take(member, given, joined(path, name))
         elif node.what == PARAMETER:
             self._tensor(node.slot, value, path)
         else:
@@ -137,17 +137,17 @@ class BoundArguments:
     def _members(self, node: Nested, value: Any, path: str) -> list[Any]:
         """The members of a container of the captured kind, in the order of the capture."""
         self._check_kind(node, value, path)
-        found = list(vars(value).items()) if isinstance(value, SimpleNamespace) else members(value) or []
+        named_members = list(vars(value).items()) if isinstance(value, SimpleNamespace) else members(value) or []
         if not node.names:
-            before, now = f"{len(node.members)} members", f"{len(found)}"
-            fits = len(found) == len(node.members)
+            before, now = f"{len(node.members)} members", f"{len(named_members)}"
+            fits = len(named_members) == len(node.members)
         else:
-            before, now = ", ".join(map(str, node.names)), ", ".join(str(name) for name, _ in found) or "none"
-            fits = len(found) == len(node.names) and {name for name, _ in found} == set(node.names)
+            before, now = ", ".join(map(str, node.names)), ", ".join(str(name) for name, _ in named_members) or "none"
+            fits = len(named_members) == len(node.names) and {name for name, _ in named_members} == set(node.names)
         if not fits:
             raise located(MetadataTypeError(f"{path} had {before} at the capture, and has {now} now"))
-        by_name = dict(found)
-        return [by_name[name] for name in node.names] if node.names else [each for _, each in found]
+        by_name = dict(named_members)
+        return [by_name[name] for name in node.names] if node.names else [each for _, each in named_members]
 
     def _check_kind(self, node: Nested, value: Any, path: str) -> None:
         """Check the kind of container. Classes do not travel: a named tuple or dataclass with the same members fits."""

@@ -100,13 +100,13 @@ class BlockCapture(Capture):
 
     def _captured_variable(self, outer: int) -> int:
         """The captured tensor that stands for a variable of the surrounding capture."""
-        found, around = self._taken.get(outer), self.around.builder
-        if found is None:
+        captured, around = self._taken.get(outer), self.around.builder
+        if captured is None:
             meta = around.metas[outer]
             if meta is None:
                 raise MetadataError("the shape of a tensor from outside the block depends on data")
-            found = self._taken[outer] = self.builder.captured(meta, around.homes[outer])
-        return found
+            captured = self._taken[outer] = self.builder.captured(meta, around.homes[outer])
+        return captured
 
     def keep(self, constant: UploadedConstant, meta: Meta) -> int:
         return self._captured_variable(self.around.keep(constant, meta))
@@ -115,11 +115,11 @@ class BlockCapture(Capture):
         if number._symbol.capture is self:
             return number._symbol.number
         outer = self.around.slot_of(number)
-        found = self._numbers.get(outer)
-        if found is None:
+        slot = self._numbers.get(outer)
+        if slot is None:
             kind = self.around.builder.numbers[outer].kind
-            found = self._numbers[outer] = self.builder.number(kind, PARAMETER)
-        return found
+            slot = self._numbers[outer] = self.builder.number(kind, PARAMETER)
+        return slot
 
 
 class CapturedBlock(NamedTuple):

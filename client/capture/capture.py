@@ -116,10 +116,10 @@ class Capture:
 
     def is_within(self, other: Capture | None) -> bool:
         """Return whether this is the other capture, or a block within it."""
-        found: Capture | None = self
-        while found is not None and found is not other:
-            found = found.around
-        return found is not None
+        capture: Capture | None = self
+        while capture is not None and capture is not other:
+            capture = capture.around
+        return capture is not None
 
     def is_parameter(self, variable: int) -> bool:
         return variable < len(self.builder.parameters)
@@ -326,13 +326,13 @@ class Capture:
         """The name, with a number appended if another captured tensor has it: `session.link` uses names."""
         if not name:
             return name
-        found, number = name, self._numbered.get(name, 1)
-        while found in self._numbered:
+        unused, number = name, self._numbered.get(name, 1)
+        while unused in self._numbered:
             number += 1
-            found = f"{name[: MAX_NAME_LENGTH - 6]}.{number}"
+            unused = f"{name[: MAX_NAME_LENGTH - 6]}.{number}"
         self._numbered[name] = number
-        self._numbered.setdefault(found, 1)
-        return found
+        self._numbered.setdefault(unused, 1)
+        return unused
 
     def symbol(self, variable: int, meta: Meta | None, home: str) -> SymbolicTensor:
         symbol = SymbolicTensor(self, variable, meta, home)

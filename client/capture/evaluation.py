@@ -60,17 +60,17 @@ class Evaluation:
             return []
         if self._taken is not None:
             given = [plain_number(given[leaf]) for leaf in self._taken]
-        found = self._computed(given) if self._constants is None else [*given, *self._constants]
+        numbers = self._computed(given) if self._constants is None else [*given, *self._constants]
         for slot in self._ints:
-            if not 0 <= found[slot] <= MAX_UNCHECKED_INT:
-                self._check(slot, found[slot])
+            if not 0 <= numbers[slot] <= MAX_UNCHECKED_INT:
+                self._check(slot, numbers[slot])
         if self._drawn:
             seed, calls = state.take(len(self._drawn))
             for slot in self._seeds:
-                found[slot] = seed
+                numbers[slot] = seed
             for slot, call in zip(self._drawn, calls, strict=True):
-                found[slot] = call
-        return found
+                numbers[slot] = call
+        return numbers
 
     def _computed(self, given: Sequence[Any]) -> list[Any]:
         numbers = self._numbers

@@ -165,17 +165,17 @@ def _combined(op: str, function: Callable[..., Any], *operands: Any) -> Any:
     """Arithmetic on numbers: the result is a number of the program if possible, otherwise computed from the values."""
     if any(isinstance(each, Tensor) for each in operands):
         return NotImplemented
-    for each in operands:
-        if type(each) is SymbolicNumber:
-            each._symbol.check()
-            capture = each._symbol.capture
+    for operand in operands:
+        if type(operand) is SymbolicNumber:
+            operand._symbol.check()
+            capture = operand._symbol.capture
     if not all(each._symbol.is_scalar if type(each) is SymbolicNumber else type(each) in SCALARS for each in operands):
         return function(*map(fixed, operands))
     try:
         value = function(*[each._symbol.value if type(each) is SymbolicNumber else each for each in operands])
     except Exception:  # the function may catch it, and act differently on other values
-        for each in operands:
-            fixed(each)
+        for operand in operands:
+            fixed(operand)
         raise
     made = capture.arithmetic(op, operands, value)
     return function(*map(fixed, operands)) if made is None else made

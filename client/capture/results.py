@@ -134,13 +134,13 @@ def builder(node: Nested) -> Callable[[list[Any]], Any]:
     if node.kind == "list":
         return list
     if node.kind == "slice":
-        return lambda found: slice(*found)
+        return lambda parts: slice(*parts)
     if node.kind == "dict":
-        return lambda found: dict(zip(names, found, strict=True))
+        return lambda parts: dict(zip(names, parts, strict=True))
     if node.kind == "named":
         make: Callable[[list[Any]], Any] = named_tuple(node.label, names)._make
         return make
-    return lambda found: SimpleNamespace(**dict(zip(names, found, strict=True)))
+    return lambda parts: SimpleNamespace(**dict(zip(names, parts, strict=True)))
 
 
 @lru_cache(256)

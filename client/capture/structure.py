@@ -82,13 +82,13 @@ class Arguments:
             message = "a NumPy array is not an argument of a routine: make a tensor from it with session.asarray"
             raise located(MetadataTypeError(message))
         else:
-            found = members(value)
-            if found is None:
+            named_members = members(value)
+            if named_members is None:
                 self.key.append(id(value))
                 self.objects.append(value)
             else:
-                self.key.append((type(value), *(name for name, _ in found)))
-                self.add(each for _, each in found)
+                self.key.append((type(value), *(name for name, _ in named_members)))
+                self.add(each for _, each in named_members)
 
 
 def exact(value: Any) -> Any:
@@ -173,10 +173,10 @@ class StructureCopies:
 
     def replaced(self, value: Any, name: str, leaf: Callable[[Any, str], Any]) -> Any:
         """A copy in which `leaf(member, name)` replaces each member that is no container."""
-        found = None if is_plain_tensor(value) or type(value) in SCALARS else members(value)
-        if found is None:
+        named_members = None if is_plain_tensor(value) or type(value) in SCALARS else members(value)
+        if named_members is None:
             return leaf(value, name)
-        made = rebuilt(value, [self.replaced(each, joined(name, key), leaf) for key, each in found])
+        made = rebuilt(value, [self.replaced(each, joined(name, key), leaf) for key, each in named_members])
         self._made.append((name, made, contents_of(made)))
         return made
 

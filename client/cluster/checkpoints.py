@@ -51,18 +51,18 @@ class ClusterCheckpointing:
         """Wait until all nodes have written; returns the report of each node (see `Session.checkpoint`), or raises an
         error."""
         began, limit = monotonic(), seconds("wait", timeout)
-        found = {}
+        reports = {}
         for node, part in self.parts.items():
             with naming(node):
-                found[node] = part.wait(rest_of(began, limit))
-        return found
+                reports[node] = part.wait(rest_of(began, limit))
+        return reports
 
     async def _awaited(self) -> dict[str, Any]:
-        found = {}
+        reports = {}
         for node, part in self.parts.items():
             with naming(node):
-                found[node] = await part
-        return found
+                reports[node] = await part
+        return reports
 
     def __await__(self) -> Generator[Any, Any, dict[str, Any]]:
         """`reports = await checkpoint`, as `wait`, while the loop goes on."""
@@ -168,10 +168,10 @@ def all_brought(cluster: Cluster, tensors: Any) -> Any:
 
 def named(node: str, error: TensordError) -> TensordError:
     """An error of a node, with the node's name in front unless it is there already."""
-    found = error.reraisable()
-    if node not in found.message:
-        found.message = f"{node}: {found.message}"
-    return found
+    named_error = error.reraisable()
+    if node not in named_error.message:
+        named_error.message = f"{node}: {named_error.message}"
+    return named_error
 
 
 @contextmanager
@@ -221,22 +221,22 @@ def restored(cluster: Cluster, directory: Any, names: Any, generation: int, *, d
     results = yield from side_by_side(
         (core.outbox, restoring(core, where / core.node, some, generation, deep=deep)) for core, some in wanted.items()
     )
-    found = dict(zip((core.node for core in wanted), results, strict=True))
-    errors = [named(node, each) for node, each in found.items() if isinstance(each, TensordError)]
+    by_node = dict(zip((core.node for core in wanted), results, strict=True))
+    errors = [named(node, each) for node, each in by_node.items() if isinstance(each, TensordError)]
     refused = [each for each in errors if isinstance(each, ProtocolError | ConnectionLost)]
-    if refused or len(errors) == len(found):
+    if refused or len(errors) == len(by_node):
         raise located((refused or errors)[0])
-    return {node: each for node, each in found.items() if not isinstance(each, TensordError)}
+    return {node: each for node, each in by_node.items() if not isinstance(each, TensordError)}
 
 
 def chosen(cluster: Cluster, cores: Sequence[Parts], names: Any) -> dict[Parts, tuple[str, ...] | None]:
     """The names to restore on each node; None: all. A name without a node is restored on every node that has it."""
     if names is None:
         return dict.fromkeys(cores)
-    found: dict[Parts, tuple[str, ...] | None] = {}
+    by_core: dict[Parts, tuple[str, ...] | None] = {}
     for name in listed_names((names,) if isinstance(names, str) else names):
         node, plain = split(cluster, name)
         for core in cores:
             if node in {"", core.node}:
-                found[core] = (*(found.get(core) or ()), plain)
-    return found
+                by_core[core] = (*(by_core.get(core) or ()), plain)
+    return by_core

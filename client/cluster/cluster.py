@@ -170,12 +170,12 @@ class Cluster:
 
     def losses(self) -> list[TensordError]:
         """An error for each session that has ended since the last call; each is given once."""
-        found: list[TensordError] = []
+        errors: list[TensordError] = []
         for node, core in list(self._living.items()):
             if core.closed and node not in self._stale:
                 self._stale.add(node)
-                found.append(node_lost(node, "all tensors that were there are gone"))
-        return found
+                errors.append(node_lost(node, "all tensors that were there are gone"))
+        return errors
 
     # -- opening ---------------------------------------------------------------------------------------------------
 

@@ -53,9 +53,9 @@ def open_cores(cluster: Cluster, nodes: Collection[str] | None = None) -> Steps[
 
 def all_or_raise(results: Iterable[T | TensordError]) -> list[T]:
     """The results; raises the first error among them."""
-    found: list[T] = []
-    for each in results:
-        if isinstance(each, TensordError):
-            raise each
-        found.append(each)
-    return found
+    values: list[T] = []
+    for result in results:
+        if isinstance(result, TensordError):
+            raise result
+        values.append(result)
+    return values

@@ -118,13 +118,13 @@ def looking_up(cluster: Cluster, name: str | Sequence[str], *, snapshot: bool, w
     while True:
         try:
             at_nodes = yield from located_on(cluster, names)
-            found = yield from looked_up(at_nodes, snapshot=snapshot)
+            values = yield from looked_up(at_nodes, snapshot=snapshot)
         except MetadataKeyError:
             if monotonic() >= until:
                 raise
             yield Pause(PAUSE)
         else:
-            return found[name] if isinstance(name, str) else found
+            return values[name] if isinstance(name, str) else values
 
 
 def looked_up(at_nodes: Mapping[str, NameAtNode], *, snapshot: bool) -> Steps[dict[str, Any]]:
@@ -157,7 +157,7 @@ def located_on(cluster: Cluster, names: Iterable[str]) -> Steps[dict[str, NameAt
     parts = {name: split(cluster, name) for name in names}
     nodes = {node for node, _ in parts.values()}
     there = yield from published(cluster, "", None if "" in nodes else nodes)
-    found: dict[str, NameAtNode] = {}
+    at_nodes: dict[str, NameAtNode] = {}
     for name, (node, plain) in parts.items():
         matches = [one for one in there if one.name == plain and node in {"", one.core.node}]
         if node and not matches:
@@ -169,19 +169,19 @@ def located_on(cluster: Cluster, names: Iterable[str]) -> Steps[dict[str, NameAt
             )
         if len(matches) > 1:
             raise located(MetadataError(f"several nodes have {plain!r}: name one of {', '.join(map(str, matches))}"))
-        found[name] = matches[0]
-    return found
+        at_nodes[name] = matches[0]
+    return at_nodes
 
 
 def published(cluster: Cluster, kind: str, nodes: Collection[str] | None = None) -> Steps[list[NameAtNode]]:
     """All names of these nodes, or of all that can be reached; a node that is lost meanwhile has none."""
     cores = yield from open_cores(cluster, nodes)
-    found = yield from side_by_side((core.outbox, of_node.listing(core, kind)) for core in cores)
-    if cores and all(isinstance(names, TensordError) for names in found):
-        all_or_raise(found)
+    listings = yield from side_by_side((core.outbox, of_node.listing(core, kind)) for core in cores)
+    if cores and all(isinstance(names, TensordError) for names in listings):
+        all_or_raise(listings)
     return [
         NameAtNode(core, name)
-        for core, names in zip(cores, found, strict=True)
+        for core, names in zip(cores, listings, strict=True)
         if not isinstance(names, TensordError)
         for name in names
     ]
@@ -189,10 +189,10 @@ def published(cluster: Cluster, kind: str, nodes: Collection[str] | None = None)
 
 def grouped(at_nodes: Iterable[NameAtNode]) -> dict[Parts, tuple[str, ...]]:
     """The names by node, each once."""
-    found: dict[Parts, dict[str, None]] = {}
-    for one in at_nodes:
-        found.setdefault(one.core, {})[one.name] = None
-    return {core: tuple(names) for core, names in found.items()}
+    by_core: dict[Parts, dict[str, None]] = {}
+    for at_node in at_nodes:
+        by_core.setdefault(at_node.core, {})[at_node.name] = None
+    return {core: tuple(names) for core, names in by_core.items()}
 
 
 def split(cluster: Cluster, name: str) -> tuple[str, str]:

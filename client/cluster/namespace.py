@@ -87,10 +87,10 @@ class ClusterNamespace(OnCluster, Namespace):
         vars(self)["__getattr__"] = absent
 
     def of(self, core: Core) -> Namespace:
-        found = self._of.get(core.node)
-        if found is None or found._core is not core:
-            found = self._of[core.node] = Namespace(core)
-        return found
+        namespace = self._of.get(core.node)
+        if namespace is None or namespace._core is not core:
+            namespace = self._of[core.node] = Namespace(core)
+        return namespace
 
     def __array_namespace_info__(self) -> NamespaceInfo:
         """The capabilities of the namespace, and its devices."""

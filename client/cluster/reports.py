@@ -52,8 +52,8 @@ class ClusterReports(ClusterFacet):
 
 def counted(cluster: Cluster, by: str | None) -> Steps[dict[str, Any]]:
     cores = yield from open_cores(cluster)
-    found = yield from side_by_side((core.outbox, counting(core, by)) for core in cores)
-    errors = [each for each in found if isinstance(each, TensordError)]
+    results = yield from side_by_side((core.outbox, counting(core, by)) for core in cores)
+    errors = [each for each in results if isinstance(each, TensordError)]
     if errors and len(errors) == len(cores):  # as in an atomic block
         raise errors[0]
-    return {core.node: each for core, each in zip(cores, found, strict=True) if not isinstance(each, TensordError)}
+    return {core.node: each for core, each in zip(cores, results, strict=True) if not isinstance(each, TensordError)}

@@ -87,11 +87,11 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
     @property
     def xp(self) -> ClusterNamespace:
         """The namespace of the Python array API standard: each function runs on the node of its tensors."""
-        found = self._namespace()
-        if found is None:
-            found = ClusterNamespace(self._cluster)
-            self._namespace = weakref.ref(found)
-        return found
+        namespace = self._namespace()
+        if namespace is None:
+            namespace = ClusterNamespace(self._cluster)
+            self._namespace = weakref.ref(namespace)
+        return namespace
 
     @property
     def nn(self) -> Any:

@@ -40,12 +40,12 @@ def tracing(cluster: Cluster) -> Steps[Any]:
         clocks.append(reading)
     answers = yield from side_by_side((core.outbox, asking_trace(core)) for core in cores)
     first = clocks[0]
-    found = {
+    by_node = {
         core.node: (entries, clock.ahead - first.ahead, 0 if core is cores[0] else clock.error + first.error)
         for core, clock, entries in zip(cores, clocks, answers, strict=True)
         if not isinstance(entries, TensordError)
     }
-    return (yield LongWork(partial(trace_of_nodes, found), stops=True))
+    return (yield LongWork(partial(trace_of_nodes, by_node), stops=True))
 
 
 def asking_trace(core: Parts) -> Steps[Any]:

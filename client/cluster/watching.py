@@ -76,14 +76,14 @@ def reason_lost(cluster: Cluster, member: Member, incarnation: int) -> str | Non
     """The reason why that incarnation of a node is gone, "" if it is unknown; None if the incarnation itself
     answers."""
     asked = (member, *(cluster.reached(node) for node in cluster.nodes() if node != member.node))
-    for each in asked:
-        rows = ask(each, cluster.wanted.keys)
-        found = None if rows is None else table_of(rows).get(member.node)
-        if found is not None and not found.is_up:
-            return f"{each.node} says that it is {found.state}"
-        if found is not None and found.incarnation != incarnation:
+    for peer in asked:
+        rows = ask(peer, cluster.wanted.keys)
+        known = None if rows is None else table_of(rows).get(member.node)
+        if known is not None and not known.is_up:
+            return f"{peer.node} says that it is {known.state}"
+        if known is not None and known.incarnation != incarnation:
             return "its daemon was started again"
-        if found is not None and each is member:
+        if known is not None and peer is member:
             return None
     return ""
 

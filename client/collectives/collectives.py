@@ -128,19 +128,19 @@ def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
     if isinstance(tensors, Tensor | np.ndarray) or not isinstance(tensors, Iterable):
         message = f"a collective takes a list of tensors, one on each device, not {type(tensors).__name__}"
         raise located(MetadataTypeError(message))
-    found = list(tensors)
-    if not found:
+    operands = list(tensors)
+    if not operands:
         raise located(MetadataError("a collective needs at least one tensor"))
-    first = found[0]
+    first = operands[0]
     if not isinstance(first, Tensor):
         raise located(MetadataTypeError(f"expected a tensor, got {first.__class__.__name__}; use asarray"))
-    for each in found:
-        if type(each) in GLOBALS:
+    for operand in operands:
+        if type(operand) in GLOBALS:
             message = (
                 "a collective takes tensors of one device each; for a global tensor use to_global(), or its .parts()"
             )
             raise located(MetadataTypeError(message))
-    return [own(core_of_tensor(first._core, tensor), tensor, first) for tensor in found]
+    return [own(core_of_tensor(first._core, tensor), tensor, first) for tensor in operands]
 
 
 def names_of(devices: Any) -> Iterable[Any]:

@@ -61,12 +61,12 @@ def as_seed(seed: Any) -> int:
     """The seed as a Python int; MetadataError unless it is an int in [0, 2**64)."""
     if isinstance(seed, bool) or not isinstance(seed, Integral):
         raise located(MetadataTypeError(f"seed: expected an int, got {type(seed).__name__}", op="seed"))
-    found = int(seed)
+    number = int(seed)
     try:
-        check_seed(found, (), {})
+        check_seed(number, (), {})
     except ValueError as error:
         raise located(metadata_error(error, f"seed: {error}", "seed")) from None
-    return found
+    return number
 
 
 class Core:

@@ -32,13 +32,13 @@ def on_gpu(values: Any) -> Any:
 
     BufferError if the array cannot be converted.
     """
-    found = cupy()
-    if found is None:
+    cp = cupy()
+    if cp is None:
         raise located(MetadataBufferError(f"asarray: {NO_CUPY}, and the array lies on a GPU", op="asarray"))
-    if isinstance(values, found.ndarray):
+    if isinstance(values, cp.ndarray):
         return values
     try:
-        return found.from_dlpack(values) if hasattr(values, "__dlpack__") else found.asarray(values)
+        return cp.from_dlpack(values) if hasattr(values, "__dlpack__") else cp.asarray(values)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:  # CuPy raises these for dtypes that it lacks
         raise located(MetadataBufferError(f"asarray: {error}", op="asarray")) from None
 

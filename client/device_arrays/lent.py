@@ -169,7 +169,7 @@ def capsule(outbox: Outbox, id_: int, device: str, stream: Any, options: dict[st
             cuda.Stream.ptds if stream == 2 else cuda.ExternalStream(stream, value.number)
         )
         with consumers:
-            found = array_over(outbox, value)
+            array = array_over(outbox, value)
             if stream == -1:
                 consumers.synchronize()
-            return found.__dlpack__(stream=stream, **options)
+            return array.__dlpack__(stream=stream, **options)

@@ -60,14 +60,14 @@ def connect_local(address: str, asked: MachineRequest, name: str, *, strict: boo
         machine = new_machine(asked)
         return transport_to(machine, machine.close, name, strict=strict)
     with _shared_lock:
-        found = _shared.get(shared)
-        if found is None:
-            found = _shared[shared] = SharedMachine(asked._replace(devices=list(asked.devices or ())))
+        shared_machine = _shared.get(shared)
+        if shared_machine is None:
+            shared_machine = _shared[shared] = SharedMachine(asked._replace(devices=list(asked.devices or ())))
         else:
-            check_same(address, found.asked, asked)
-        found.sessions += 1
-    transport = transport_to(found.machine, lambda: leave_shared(shared), name, strict=strict)
-    transport.outboxes = found.outboxes
+            check_same(address, shared_machine.asked, asked)
+        shared_machine.sessions += 1
+    transport = transport_to(shared_machine.machine, lambda: leave_shared(shared), name, strict=strict)
+    transport.outboxes = shared_machine.outboxes
     return transport
 
 
@@ -100,19 +100,19 @@ def transport_to(machine: Machine, release: Callable[[], object], name: str, *, 
     return EmbeddedTransport(machine, release, name, strict=strict)
 
 
-def check_same(address: str, found: MachineRequest, asked: MachineRequest) -> None:
+def check_same(address: str, existing: MachineRequest, asked: MachineRequest) -> None:
     """MetadataError if a shared machine was made with other options than those asked for."""
-    if asked.devices is not None and found.devices != list(asked.devices):
-        known = ", ".join(map(str, found.devices or ())) or "cpu:0"
+    if asked.devices is not None and existing.devices != list(asked.devices):
+        known = ", ".join(map(str, existing.devices or ())) or "cpu:0"
         raise MetadataError(f"the machine {address!r} exists already, with devices {known}; leave devices= out")
-    if asked.engine is not None and engine_of(found) != asked.engine:
+    if asked.engine is not None and engine_of(existing) != asked.engine:
         raise MetadataError(
-            f'the machine {address!r} exists already, with engine="{engine_of(found)}"; leave engine= out, or choose '
-            "another name"
+            f'the machine {address!r} exists already, with engine="{engine_of(existing)}"; leave engine= out, '
+            "or choose another name"
         )
-    if asked.node not in {None, found.node}:
-        raise MetadataError(f"the machine {address!r} exists already, as node {found.node!r}; leave node= out")
-    if found.tracing and not asked.tracing:
+    if asked.node not in {None, existing.node}:
+        raise MetadataError(f"the machine {address!r} exists already, as node {existing.node!r}; leave node= out")
+    if existing.tracing and not asked.tracing:
         raise MetadataError(f"the machine {address!r} exists already, and keeps a trace; leave tracing= out")
 
 
@@ -122,9 +122,9 @@ def leave_shared(name: str) -> None:
     The thread of a hanging kernel is lost; the virtual machine's log says so.
     """
     with _shared_lock:
-        found = _shared[name]
-        found.sessions -= 1
-        if found.sessions:
+        shared_machine = _shared[name]
+        shared_machine.sessions -= 1
+        if shared_machine.sessions:
             return
         del _shared[name]
-    found.machine.close()
+    shared_machine.machine.close()

@@ -20,10 +20,10 @@ def trace_of(entries: Sequence[Any]) -> Trace:
     return Trace.from_parts([entries])
 
 
-def trace_of_nodes(found: Mapping[str, tuple[Sequence[Any], int, int]]) -> NodesTrace:
+def trace_of_nodes(answers: Mapping[str, tuple[Sequence[Any], int, int]]) -> NodesTrace:
     """The trace of several nodes: for each node the answer to "trace", the nanoseconds by which its clock is ahead of
     the first node's, and the error of that figure."""
     from ...vm.tracing.analysis.nodes import NodeClock, join_traces
 
-    traces = {node: trace_of(entries) for node, (entries, _, _) in found.items()}
-    return join_traces(traces, {node: NodeClock(ahead, error) for node, (_, ahead, error) in found.items()})
+    traces = {node: trace_of(entries) for node, (entries, _, _) in answers.items()}
+    return join_traces(traces, {node: NodeClock(ahead, error) for node, (_, ahead, error) in answers.items()})

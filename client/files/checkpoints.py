@@ -73,10 +73,10 @@ def checkpoint(core: Core, savings: Savings, directory: str | os.PathLike[str], 
         raise located(MetadataError(f"checkpoint: keep must be a number of generations, 0 for all, not {keep!r}"))
     with outbox.lock, SHIELD:
         reply = outbox.ask(partial(CheckpointMessage, str(where), listed, keep))
-        found = Checkpointing(where, outbox, reply)
-        savings.add(found, core)
-        reply.when_done(partial(UNFINISHED.pop, found, None))
-    return found
+        checkpointing = Checkpointing(where, outbox, reply)
+        savings.add(checkpointing, core)
+        reply.when_done(partial(UNFINISHED.pop, checkpointing, None))
+    return checkpointing
 
 
 def keeping_durable(outbox: Outbox, names: tuple[str, ...] = (), timeout: float | None = None) -> Steps[None]:

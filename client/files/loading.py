@@ -149,7 +149,7 @@ def hold_open(_file: OpenFile) -> None:
 def define_tensors(core: Core, load: Load, records: Mapping[str, Any]) -> dict[str, Tensor]:
     """Define tensors as the message says, from entries in wire form."""
     outbox = core.outbox
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     with outbox.lock:
         rest = iter(records.items())
         while some := list(islice(rest, MAX_ENTRIES)):
@@ -157,8 +157,8 @@ def define_tensors(core: Core, load: Load, records: Mapping[str, Any]) -> dict[s
             entries = [record for _, record in some]
             outbox.messages.append(encode_message(load._replace(outputs=ids, entries=entries)))
             for id_, (name, record) in zip(ids, some, strict=True):
-                found[name] = Tensor(core, id_, meta_of(record), load.device)
-    return found
+                tensors[name] = Tensor(core, id_, meta_of(record), load.device)
+    return tensors
 
 
 def machine_of(core: Core) -> str:

@@ -311,26 +311,26 @@ def writing_of(asked: CallKind) -> RegionWriting | None:
 
 def placement_of(core: Core, invocation: OpInvocation) -> Placement:
     """The placement of a call; MetadataError if there are several, and for plain targets."""
-    op, found = invocation.op.name, []
-    for each in (*(invocation.out or ()), *invocation.inputs):
-        if type(each) is GlobalTensor:
-            own(core, each)
-            found.append(each._form.placement)
-    for each in invocation.out or ():
-        if type(each) is not GlobalTensor:
+    op, placements = invocation.op.name, []
+    for tensor in (*(invocation.out or ()), *invocation.inputs):
+        if type(tensor) is GlobalTensor:
+            own(core, tensor)
+            placements.append(tensor._form.placement)
+    for tensor in invocation.out or ():
+        if type(tensor) is not GlobalTensor:
             raise MetadataTypeError(f"{op}: out= is a tensor of one device: make it global (to_global)", op=op)
     if isinstance(invocation.device, Placement):
-        found.append(checked(core, invocation.device))
-    elif not found and core.placement is not None:
-        found.append(core.placement)
+        placements.append(checked(core, invocation.device))
+    elif not placements and core.placement is not None:
+        placements.append(core.placement)
     elif invocation.device is not None:
         raise MetadataError(f"{op}: a global tensor is on several devices: device= is a placement", op=op)
-    if len(set(found)) > 1:
-        one, other = found[0], next(each for each in found if each != found[0])
+    if len(set(placements)) > 1:
+        one, other = placements[0], next(each for each in placements if each != placements[0])
         raise MetadataError(
             f"{op}: its operands are on two placements, {one} and {other}: bring them to one with to_global", op=op
         )
-    return found[0]
+    return placements[0]
 
 
 def global_operand(core: Core, op: OpDef, given: Any, placement: Placement) -> Any:

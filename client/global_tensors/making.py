@@ -28,10 +28,10 @@ def global_tensor(core: Core, values: Any, placement: Any, layout: Any, dtype: A
     """A global tensor of values. Each device gets only its part of an array; a tensor is moved within the machine."""
     where = checked(core, placement)
     if isinstance(values, Tensor):
-        found = core.global_calls.to_global(
+        tensor = core.global_calls.to_global(
             own(core_of_tensor(core, values), values), where, BROADCASTS[len(where.grid)] if layout is None else layout
         )
-        return found if dtype is None else found.astype(dtype)  # type: ignore[return-value]
+        return tensor if dtype is None else tensor.astype(dtype)  # type: ignore[return-value]
     if is_on_gpu(values):
         first = where.names[0]
         return global_tensor(core, as_tensor(core_of(core, first), values, first, dtype), where, layout, None)

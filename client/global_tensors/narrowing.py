@@ -92,12 +92,12 @@ def clipped(form: Form, meta: Meta, region: tuple[Interval, ...]) -> tuple[Form,
     cuts = tuple(
         [tuple([clip(*each) for each in zip(region, share.begin, share.shape, strict=True)]) for share in form.shares]
     )
-    found = object.__new__(Form)
-    found.meta = Meta.of(tuple([high - low for low, high in region]), meta.dtype)
-    found.placement, found.layout = form.placement, form.layout
-    found.shares = tuple([placed(region, share, one) for share, one in zip(form.shares, cuts, strict=True)])
-    found.metas = tuple([Meta.of(share.shape, meta.dtype) for share in found.shares])
-    return found, cuts
+    new_form = object.__new__(Form)
+    new_form.meta = Meta.of(tuple([high - low for low, high in region]), meta.dtype)
+    new_form.placement, new_form.layout = form.placement, form.layout
+    new_form.shares = tuple([placed(region, share, one) for share, one in zip(form.shares, cuts, strict=True)])
+    new_form.metas = tuple([Meta.of(share.shape, meta.dtype) for share in new_form.shares])
+    return new_form, cuts
 
 
 def clip(wanted: Interval, begin: int, size: int) -> Interval:

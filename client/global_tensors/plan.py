@@ -173,9 +173,9 @@ def frozen(asked: CallKind, call: OpCall, cache: InferCache) -> FrozenAttributes
     """The attributes of one part's call. MetadataError if the op does not take the part."""
     whole_attributes = dict(asked.attributes)
     attributes = asked.attributes if call.attributes == whole_attributes else asked.op.freeze(call.attributes)
-    found = cache.infer(asked.op, call.metas, attributes)
-    if found != call.outputs:
+    outputs = cache.infer(asked.op, call.metas, attributes)
+    if outputs != call.outputs:
         raise AssertionError(
-            f"{asked.op.name}: a part's result is {found}, not {call.outputs}: its layout rule is wrong"
+            f"{asked.op.name}: a part's result is {outputs}, not {call.outputs}: its layout rule is wrong"
         )
     return attributes

@@ -29,11 +29,11 @@ def without_failed(tensor: GlobalTensor) -> GlobalTensor:
 
 def failures(tensor: GlobalTensor) -> Steps[list[bool]]:
     """For each part, whether it has failed so far."""
-    found = []
+    failed = []
     for part in tensor._parts:
         error = yield from at(tensor, part, waiting.error_of(part))
-        found.append(error is not None)
-    return found
+        failed.append(error is not None)
+    return failed
 
 
 def chosen(tensor: GlobalTensor, failed: Sequence[bool]) -> GlobalTensor:

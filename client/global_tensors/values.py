@@ -46,11 +46,13 @@ def over_nodes(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
     parts, needed = stable(tensor), sources(tensor._form)
     first = [parts[numbers[0]] for numbers in needed.values()]
     received = yield from side_by_side((part._core.outbox, part._core.answers.fetching(part)) for part in first)
-    found: dict[Coordinates, NDArray[Any]] = {}
-    for (coordinates, numbers), one in zip(needed.items(), received, strict=True):
-        found[coordinates] = (yield from replica(parts, numbers, one)) if isinstance(one, TensordError) else one
+    values: dict[Coordinates, NDArray[Any]] = {}
+    for (coordinates, numbers), result in zip(needed.items(), received, strict=True):
+        values[coordinates] = (
+            (yield from replica(parts, numbers, result)) if isinstance(result, TensordError) else result
+        )
     learn(tensor)
-    return whole(tensor._form, found)
+    return whole(tensor._form, values)
 
 
 def lock_of(tensor: GlobalTensor) -> Any:
@@ -76,14 +78,14 @@ def answered(
     tensor: GlobalTensor, parts: Sequence[Tensor], needed: Mapping[Coordinates, list[int]], replies: Sequence[Reply]
 ) -> Steps[NDArray[Any]]:
     """The value, assembled from the answers about its parts."""
-    found: dict[Coordinates, NDArray[Any]] = {}
+    values: dict[Coordinates, NDArray[Any]] = {}
     for (coordinates, numbers), reply in zip(needed.items(), replies, strict=True):
         try:
-            found[coordinates] = fetched(parts[numbers[0]], (yield reply))
+            values[coordinates] = fetched(parts[numbers[0]], (yield reply))
         except TensordError as error:
-            found[coordinates] = yield from replica(parts, numbers, error)
+            values[coordinates] = yield from replica(parts, numbers, error)
     learn(tensor)
-    return whole(tensor._form, found)
+    return whole(tensor._form, values)
 
 
 def replica(parts: Sequence[Tensor], numbers: Sequence[int], error: TensordError) -> Steps[NDArray[Any]]:
@@ -119,36 +121,36 @@ def stable(tensor: GlobalTensor) -> tuple[Tensor, ...]:
 def sources(form: Form) -> dict[Coordinates, list[int]]:
     """The positions in the grid whose parts make up the value, each with the numbers of all parts equal to the one
     there."""
-    found: dict[Coordinates, list[int]] = {}
+    parts_at: dict[Coordinates, list[int]] = {}
     for number, coordinates in enumerate(grid_coordinates(form.placement.grid)):
         first = tuple(
             0 if isinstance(atom, Broadcast) else at for at, atom in zip(coordinates, form.layout, strict=True)
         )
-        found.setdefault(first, []).append(number)
-    return found
+        parts_at.setdefault(first, []).append(number)
+    return parts_at
 
 
-def whole(form: Form, found: dict[Coordinates, NDArray[Any]]) -> NDArray[Any]:
+def whole(form: Form, values: dict[Coordinates, NDArray[Any]]) -> NDArray[Any]:
     """The value, assembled from the parts' values."""
     for dim, atom in enumerate(form.layout):
         if isinstance(atom, Partial):
-            found = combined(found, dim, REDUCED[atom.reduction])
-    if len(found) == 1:
-        (alone,) = found.values()
+            values = combined(values, dim, REDUCED[atom.reduction])
+    if len(values) == 1:
+        (alone,) = values.values()
         return alone
     meta: Any = form.meta
     made = np.empty(meta.shape, meta.dtype)
     shares = dict(zip(grid_coordinates(form.placement.grid), form.shares, strict=True))
-    for coordinates, part in found.items():
+    for coordinates, part in values.items():
         begin, shape = shares[coordinates]
         made[tuple(slice(low, low + size) for low, size in zip(begin, shape, strict=True))] = part
     return made
 
 
-def combined(found: dict[Coordinates, NDArray[Any]], dim: int, function: np.ufunc) -> dict[Coordinates, NDArray[Any]]:
+def combined(values: dict[Coordinates, NDArray[Any]], dim: int, function: np.ufunc) -> dict[Coordinates, NDArray[Any]]:
     """The parts' values, with those along one dimension of the grid combined in its order."""
     made: dict[Coordinates, NDArray[Any]] = {}
-    for coordinates, part in sorted(found.items()):
+    for coordinates, part in sorted(values.items()):
         rest = (*coordinates[:dim], 0, *coordinates[dim + 1 :])
         made[rest] = np.asarray(function(made[rest], part)) if rest in made else part
     return made
@@ -162,10 +164,10 @@ def fetching_all(core: Core, tensors: Sequence[Any]) -> Steps[list[NDArray[Any]]
         asked_for(tensor) if type(tensor) in GLOBALS else core.outbox.ask(core.answers.question(tensor))
         for tensor in tensors
     ]
-    found = []
-    for tensor, each in zip(tensors, asked, strict=True):
-        found.append((yield from each) if type(tensor) in GLOBALS else fetched(tensor, (yield each)))
-    return found
+    values = []
+    for tensor, pending in zip(tensors, asked, strict=True):
+        values.append((yield from pending) if type(tensor) in GLOBALS else fetched(tensor, (yield pending)))
+    return values
 
 
 def item(tensor: GlobalTensor) -> Steps[Any]:
@@ -219,11 +221,11 @@ def error_of(tensor: GlobalTensor) -> Steps[TensordError | None]:
 
 
 def residency(tensor: GlobalTensor) -> Steps[dict[str, str]]:
-    found: dict[str, str] = {}
+    states: dict[str, str] = {}
     for part in tensor._living()._parts:
         for device, state in (yield from at(tensor, part, waiting.residency(part))).items():
-            found[device] = "valid" if "valid" in (state, found.get(device)) else state
-    return found
+            states[device] = "valid" if "valid" in (state, states.get(device)) else state
+    return states
 
 
 def state_of(tensor: GlobalTensor) -> str:

@@ -57,12 +57,12 @@ def writing(form: Form, index: Index, value: Form | None) -> RegionWriting | Non
     meta, given = form.meta, None if value is None else value.meta
     if meta is None or form.is_partial or (value is not None and given is None) or narrowing(form, index) is None:
         return None
-    found = [local(index, meta.shape, share) for share in form.shares]
-    indices = tuple([each and native_index(each[0]) for each in found])
+    selections = [local(index, meta.shape, share) for share in form.shares]
+    indices = tuple([each and native_index(each[0]) for each in selections])
     if value is None or given is None:
         return RegionWriting(indices, (), None)
     summed = value.laid(tuple([BROADCAST if isinstance(atom, Partial) else atom for atom in value.layout]))
-    shares = [share_of(given.shape, each and each[1]) for each in found]
+    shares = [share_of(given.shape, each and each[1]) for each in selections]
     return RegionWriting(indices, route(value, summed), Assembly(summed, in_shares(summed, given, shares)))
 
 
@@ -101,15 +101,15 @@ def slice_of(selected: range, begin: int) -> tuple[Any, ...]:
 def of_selection(index: Index, entries: Mapping[int, int], intervals: Sequence[Interval]) -> list[Interval]:
     """The intervals along the tensor's axes, as intervals along the axes of the selection."""
     axes = {position: axis for axis, position in entries.items()}
-    found: list[Interval] = []
+    selected: list[Interval] = []
     for position, entry in enumerate(index if "..." in index else (*index, "...")):
         if entry is None:
-            found.append((0, 1))
+            selected.append((0, 1))
         elif entry == "...":
-            found += [each for axis, each in enumerate(intervals) if axis not in entries]
+            selected += [each for axis, each in enumerate(intervals) if axis not in entries]
         elif not isinstance(entry, int):
-            found.append(intervals[axes[position]])
-    return found
+            selected.append(intervals[axes[position]])
+    return selected
 
 
 def share_of(shape: Shape, intervals: list[Interval] | None) -> PartShare:
@@ -124,8 +124,8 @@ def share_of(shape: Shape, intervals: list[Interval] | None) -> PartShare:
 
 def in_shares(form: Form, meta: Meta, shares: Sequence[PartShare]) -> Form:
     """The form with these shares of the value in place of those of its layout."""
-    found = object.__new__(Form)
-    found.meta, found.placement, found.layout = meta, form.placement, form.layout
-    found.shares = tuple(shares)
-    found.metas = tuple([Meta.of(share.shape, meta.dtype) for share in shares])
-    return found
+    new_form = object.__new__(Form)
+    new_form.meta, new_form.placement, new_form.layout = meta, form.placement, form.layout
+    new_form.shares = tuple(shares)
+    new_form.metas = tuple([Meta.of(share.shape, meta.dtype) for share in shares])
+    return new_form

@@ -44,10 +44,10 @@ def padded(core: Core, part: Tensor, shape: Any, fill: Any) -> Tensor:
 
 def checked_fill(fill: Any, dtype: np.dtype[Any]) -> Scalar:
     """The fill value as a number. MetadataError for anything else, and for a value that `full` would change."""
-    found = fill if type(fill) in SCALARS else as_number(fill)
-    if found is NotImplemented:
+    converted = fill if type(fill) in SCALARS else as_number(fill)
+    if converted is NotImplemented:
         raise MetadataError(f"{type(fill).__name__} is not a number")
-    number: Scalar = found
+    number: Scalar = converted
     no_bool = dtype.kind == "b" and type(number) is int and number not in (0, 1)  # `full` takes other ints for True
     if type(number) in SCALARS and (no_bool or overflows(number, dtype)):
         text = str(number) if type(number) is complex else shown(number)

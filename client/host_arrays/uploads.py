@@ -107,25 +107,25 @@ def numbers_of(values: Any, dtype: Any) -> NDArray[Any]:
     """The values as an array; TypeError or OverflowError unless they are numbers, even if NumPy would accept them."""
     if dtype is not None and type(values) in SCALARS:
         return np.asarray(values, dtype=dtype)
-    found = np.asarray(values)
-    mixed = found.dtype.kind == "O"  # large ints, fractions; or None, which NumPy takes for NaN
-    if found.dtype.kind not in "biufc" and not (dtype is not None and mixed and all(map(is_number, found.flat))):
-        raise unfit(found)
-    return found if dtype is None else np.asarray(values, dtype=dtype)
+    array = np.asarray(values)
+    mixed = array.dtype.kind == "O"  # large ints, fractions; or None, which NumPy takes for NaN
+    if array.dtype.kind not in "biufc" and not (dtype is not None and mixed and all(map(is_number, array.flat))):
+        raise unfit(array)
+    return array if dtype is None else np.asarray(values, dtype=dtype)
 
 
-def unfit(found: NDArray[Any]) -> Exception:
+def unfit(array: NDArray[Any]) -> Exception:
     """The error for elements that are no numbers: it names the first such element, and the remedy."""
-    unsupported = f"dtype {found.dtype} is not supported"
-    if found.dtype.kind in "US":
+    unsupported = f"dtype {array.dtype} is not supported"
+    if array.dtype.kind in "US":
         return TypeError(f"text is not a number: {unsupported}; convert it with int() or float()")
-    if found.dtype.kind != "O":
+    if array.dtype.kind != "O":
         return TypeError(unsupported)
-    first = next((value for value in found.flat if not is_number(value)), None)
-    if first is not None or None in found.flat:
+    first = next((value for value in array.flat if not is_number(value)), None)
+    if first is not None or None in array.flat:
         hint = "; for a missing value use nan" if first is None else ""
         return TypeError(f"{type(first).__name__} is not a number: {unsupported}{hint}")
-    large = next((value for value in found.flat if isinstance(value, int) and value not in WIRE_INTEGERS), None)
+    large = next((value for value in array.flat if isinstance(value, int) and value not in WIRE_INTEGERS), None)
     if large is not None:
         which = shown(large) if large.bit_length() <= 128 else f"of {large.bit_length()} bits"
         return OverflowError(f'the integer {which} has more than 64 bits; with dtype="float64" it is rounded')

@@ -217,12 +217,12 @@ class Inlining:
 
     def results(self) -> list[Tensor]:
         program, builder = self._program, self._builder
-        found: list[Tensor] = []
+        symbols: list[Tensor] = []
         for value in program.results:
             variable = self._variables[program.variables[value]]
             home = self._devices[program.homes[value]]
-            found.append(self._capture.symbol(variable, builder.metas[builder.newest[variable]], home))
-        return found
+            symbols.append(self._capture.symbol(variable, builder.metas[builder.newest[variable]], home))
+        return symbols
 
     def _newest(self, value: int) -> int:
         return self._builder.newest[self._variables[self._program.variables[value]]]

@@ -241,14 +241,14 @@ class ProgramBinding:
 
     def _requested(self, prints: list[Reply]) -> tuple[tuple[int, AtLine, int], ...]:
         """Chain, callback and request of each side effect. The replies of prints are added to `prints`."""
-        found = []
+        requested = []
         for op, chain, callback in self._effects:
             request = 0
             if op == PRINT:
                 request, reply = self._core.outbox.transport.request()
                 prints.append(reply)
-            found.append((chain, callback, request))
-        return tuple(found)
+            requested.append((chain, callback, request))
+        return tuple(requested)
 
     __del__ = FINALISER
 

@@ -80,28 +80,28 @@ def lines_from(frame: FrameType | None, count: int, *, every: bool) -> tuple[lis
     They end at the program's nearest frame, or with `every` go on from there. Also returns the path to them: all frames
     up to the last one, or the whole stack, followed by None, if all of it was examined.
     """
-    found: list[FrameType] = []
+    frames: list[FrameType] = []
     path: list[FrameType | None] = []
     reached = count == 1  # the program's frame
     left = MAX_EXAMINED_FRAMES
     while left:
         path.append(frame)
         if frame is None:
-            return found, path
+            return frames, path
         owner = OWNERS[frame.f_code.co_filename]
         if owner is not PACKAGE:
             left -= 1
             reached = reached or owner is FrameOwner.PROGRAM
-            if len(found) < count:
-                found.append(frame)
+            if len(frames) < count:
+                frames.append(frame)
             elif reached:
-                found[-1] = frame
-            if reached and (not every or len(found) == count):
-                return found, path
+                frames[-1] = frame
+            if reached and (not every or len(frames) == count):
+                return frames, path
         frame = frame.f_back
     if not reached:  # no line of the program was found: keep the nearest lines
-        del path[path.index(found[-1]) + 1 :]
-    return found, path
+        del path[path.index(frames[-1]) + 1 :]
+    return frames, path
 
 
 def warn(text: str, category: type[Warning]) -> None:

@@ -140,12 +140,12 @@ class Locations:
             frame = frame.f_back
         nearest, callers = frame, self.sites
         while frame is not None:
-            found = callers.get((id(frame.f_code), frame.f_lasti))
-            if type(found) is int:
-                return found
-            if found is None:
+            entry = callers.get((id(frame.f_code), frame.f_lasti))
+            if type(entry) is int:
+                return entry
+            if entry is None:
                 return self._add(nearest)
-            frame, callers = frame.f_back, found
+            frame, callers = frame.f_back, entry
         return 0 if nearest is None else callers.get(None) or self._add(nearest)
 
     def _add(self, nearest: FrameType | None) -> int:

@@ -42,10 +42,10 @@ def foreign_entries(traceback: TracebackType | None) -> TracebackType | None:
         if OWNERS[traceback.tb_frame.f_code.co_filename] is not PACKAGE:
             entries.append(traceback)
         traceback = traceback.tb_next
-    found: TracebackType | None = None
-    for each in reversed(entries):
-        found = TracebackType(found, each.tb_frame, each.tb_lasti, each.tb_lineno)
-    return found
+    chain: TracebackType | None = None
+    for entry in reversed(entries):
+        chain = TracebackType(chain, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return chain
 
 
 def public(function: C, errors: Kinds = PUBLIC_ERRORS) -> C:
@@ -90,9 +90,9 @@ def too_many(name: str, least: int, most: int, given: int) -> str:
     return f"{name}() takes {wanted} positional argument{'' if wanted == '1' else 's'}, not {given}"
 
 
-def public_property(found: property) -> property:
+def public_property(prop: property) -> property:
     """Make the property an entry from users' code."""
-    get: Any = found.fget
+    get: Any = prop.fget
 
     def entry(self: Any) -> Any:  # `public`, with fewer arguments to pass on
         try:
@@ -101,7 +101,7 @@ def public_property(found: property) -> property:
             hide(error)
             raise
 
-    return property(wraps(get)(entry), found.fset and public(found.fset), found.fdel, found.__doc__)
+    return property(wraps(get)(entry), prop.fset and public(prop.fset), prop.fdel, prop.__doc__)
 
 
 def hides(function: C) -> C:

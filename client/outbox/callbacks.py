@@ -72,16 +72,16 @@ def refusing(outbox: Outbox, callback: Callable[..., Any]) -> Callable[..., Any]
     """The callback, wrapped so that its thread can use no session of that machine meanwhile."""
 
     def call(*values: Any) -> Any:
-        refused = [one for each in outbox.outboxes.valuerefs() if (one := each()) is not None]
-        before = [one.lock for one in refused]
+        refused = [box for reference in outbox.outboxes.valuerefs() if (box := reference()) is not None]
+        before = [box.lock for box in refused]
         inside = [CallbackLock(lock) for lock in before]
-        for one, lock in zip(refused, inside, strict=True):
-            one.lock = one.locations.lock = lock
+        for box, lock in zip(refused, inside, strict=True):
+            box.lock = box.locations.lock = lock
         try:
             return callback(*values)
         finally:
-            for one, lock, former in zip(refused, inside, before, strict=True):
-                if one.lock is lock:  # otherwise this is a forked child, which has a new lock
-                    one.lock = one.locations.lock = former
+            for box, lock, former in zip(refused, inside, before, strict=True):
+                if box.lock is lock:  # otherwise this is a forked child, which has a new lock
+                    box.lock = box.locations.lock = former
 
     return call

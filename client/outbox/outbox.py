@@ -282,8 +282,8 @@ class Outbox:
         dropped: set[int] = set()
         with suppress(Empty):  # a signal handler on this thread may send them first
             for _ in range(self._released.qsize()):
-                found = take()
-                id_ = found if isinstance(found, int) else found.what(found)
+                released = take()
+                id_ = released if isinstance(released, int) else released.what(released)
                 if id_:
                     dropped.add(id_)
         return dropped

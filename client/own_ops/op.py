@@ -72,12 +72,12 @@ class Op(Generic[P, R]):
         schema = self._defined.schema
         operands, attributes = self._sorted(args, kwargs)
         out = attributes.pop(OUT, None) if schema.fills else None
-        found = next((each for each in operands if isinstance(each, Tensor)), None)
-        if found is None:
+        tensor = next((each for each in operands if isinstance(each, Tensor)), None)
+        if tensor is None:
             return self._function(*args, **kwargs)
         if out is not None and schema.outputs == 1:
             out = (out,)
-        made = call(found._core, self._defined.op.name, operands, attributes or None, out=out)
+        made = call(tensor._core, self._defined.op.name, operands, attributes or None, out=out)
         result: Any = made[0] if schema.outputs == 1 else tuple(made)
         return result  # type: ignore[no-any-return]
 

@@ -66,14 +66,14 @@ def flat(operands: Iterable[Sequence[Any]], results: Iterable[Sequence[int]]) ->
 
 def used_in(messages: Iterable[Message]) -> set[Any]:
     """The ids in the messages; scalars of calls may be among them."""
-    found: set[Any] = set()
+    ids: set[Any] = set()
     for message in messages:
         if message[0] == CALL:
-            found.update(message[2])
-            found.update(message[3])
+            ids.update(message[2])
+            ids.update(message[3])
         else:
-            found.update(own_ids(message))
-    return found
+            ids.update(own_ids(message))
+    return ids
 
 
 def newest_in(messages: Iterable[Message], before: int) -> int:
@@ -128,7 +128,7 @@ class History:
         if len(self._tokens) >= MAX_CALLS:
             self._drop()
         known, last, distance, matched = self._tokens, self._last, self._distance, self._matched
-        found: list[Rounds] = []
+        repetitions: list[Rounds] = []
         here = len(known)
         known.extend(tokens)
         self._operands.extend(operands)
@@ -141,7 +141,7 @@ class History:
             if distance and known[here - distance] == token:
                 matched += 1
                 if here >= self._due and matched >= distance:
-                    found.append(Rounds(distance, list(self._repeated(distance, matched, here + 1))))
+                    repetitions.append(Rounds(distance, list(self._repeated(distance, matched, here + 1))))
             else:
                 if self._noted_to < here:
                     first = max(self._noted_to, here - distance)
@@ -154,7 +154,7 @@ class History:
                 self._noted_to = here + 1
             here += 1
         self._distance, self._matched = distance, matched
-        return [rounds for rounds in found if rounds.stretches]
+        return [rounds for rounds in repetitions if rounds.stretches]
 
     def give_up(self, distance: int) -> None:
         """Ignore repetitions of that distance until the older half of all calls is forgotten."""

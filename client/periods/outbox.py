@@ -334,7 +334,7 @@ class PeriodicOutbox(Outbox):
     def _link(self) -> list[list[Any]]:
         """The messages that link the due programs."""
         due, self._due = self._due, []
-        found: list[list[Any]] = []
+        all_messages: list[list[Any]] = []
         for period, results in due:
             if period not in self.periods:
                 continue
@@ -342,6 +342,6 @@ class PeriodicOutbox(Outbox):
                 period.seen.clear()
                 self.release(period.programs.pop(next(iter(period.programs))).id)
             period.programs[results], messages = link(self, period, results, self._learning.signatures)
-            found += messages
+            all_messages += messages
         self._learning.limit()
-        return found
+        return all_messages

@@ -171,10 +171,10 @@ def most_alive(stages: int, number: int) -> int:
 
 def rows_of(operands: Sequence[Any]) -> int:
     """The common length of the first axes."""
-    for each in operands:
-        if not isinstance(each, Tensor):
+    for operand in operands:
+        if not isinstance(operand, Tensor):
             raise located(
-                MetadataTypeError(f"pipeline: a batch must be a tensor, not {type(each).__name__}; use asarray")
+                MetadataTypeError(f"pipeline: a batch must be a tensor, not {type(operand).__name__}; use asarray")
             )
     shapes = [each.shape for each in operands]
     rows = {shape[0] if shape else None for shape in shapes}
@@ -211,15 +211,15 @@ def checked(stages: Sequence[Any]) -> list[Stage]:
     """The stages; MetadataTypeError for anything else."""
     if not isinstance(stages, Sequence) or not stages:
         raise located(MetadataTypeError("pipeline: stages must be a list of at least one tensord.Stage"))
-    for each in stages:
-        if not isinstance(each, Stage) or not callable(each.forward) or not callable(each.backward):
+    for stage in stages:
+        if not isinstance(stage, Stage) or not callable(stage.forward) or not callable(stage.backward):
             message = (
                 "pipeline: a stage must be tensord.Stage(device, forward, backward), with functions for the latter two"
             )
             raise located(MetadataTypeError(message))
-        if not isinstance(each.device, str | Placement):
+        if not isinstance(stage.device, str | Placement):
             message = (
-                f"pipeline: the device of a stage must be a name, or a placement, not {type(each.device).__name__}"
+                f"pipeline: the device of a stage must be a name, or a placement, not {type(stage.device).__name__}"
             )
             raise located(MetadataTypeError(message))
     return list(stages)

@@ -180,10 +180,10 @@ class Player:
         single_ops = None
         if isinstance(ready, Run) and step.number == self.unrolled_step:
             single_ops = self.routines[step.session].unrolled(ready, session.ids.last)
-        for one in single_ops if single_ops is not None else (ready,):
-            if type(one) is Signature:
-                session.signatures[one.number] = recorded_op(one)
-            self.act(step, one)
+        for translated in single_ops if single_ops is not None else (ready,):
+            if type(translated) is Signature:
+                session.signatures[translated.number] = recorded_op(translated)
+            self.act(step, translated)
 
     def act(self, step: RecordedMessage, message: Any) -> None:
         """Send a message with the ids of the replay, and request its results."""
@@ -281,7 +281,7 @@ class Player:
         if len(check.replies) > 1:
             second = outcome(check.replies[1])
             self.compared += 1
-            if self._found(check, self.sides[1].spec.text, outcome_difference(first, second, self.within)):
+            if self._keep(check, self.sides[1].spec.text, outcome_difference(first, second, self.within)):
                 self.first = self.first or (first, second)
         if check.answer is not None:
             recorded = self._recorded(check.answer)
@@ -289,7 +289,7 @@ class Player:
                 self.unknown += 1
                 return
             self.fetched += 1
-            self._found(check, RECORDED, outcome_difference(first, recorded, self.within))
+            self._keep(check, RECORDED, outcome_difference(first, recorded, self.within))
 
     def _recorded(self, answer: Answered) -> NDArray[Any] | str | None:
         """The recorded outcome: a value or an error; None if there is nothing to compare."""
@@ -297,9 +297,9 @@ class Player:
             return None if answer.error[0] == CANCELLED else str(answer.error[0])
         return self.reader.value(answer.value)
 
-    def _found(self, check: Check, against: str, found: Difference | None) -> bool:
+    def _keep(self, check: Check, against: str, difference: Difference | None) -> bool:
         """Keep a difference, if there is one."""
-        if found is None:
+        if difference is None:
             return False
         self.differing += 1
         if len(self.findings) < self.most:
@@ -307,7 +307,9 @@ class Player:
             location = getattr(check.message, "location", 0)
             op = self.name_of(check.step.session, check.message)
             line, span = locations.line(location), locations.span(location)
-            self.findings.append(ValueDifference(check.step, check.message, check.id, op, line, span, against, found))
+            self.findings.append(
+                ValueDifference(check.step, check.message, check.id, op, line, span, against, difference)
+            )
         return True
 
     def captured(self, session: int, message: Any) -> Sequence[int]:
@@ -328,12 +330,12 @@ def released_by(message: Call, session: ReplaySession) -> tuple[int, ...]:
     """The ids that a call releases."""
     scalars = session.signatures[message.signature].scalars
     operands = (*message.inputs, *message.outputs)
-    found = [
+    ids = [
         id_
         for position, id_ in enumerate(operands)
         if message.released >> position & 1 and not is_scalar(scalars, position)
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(ids))
 
 
 def is_scalar(scalars: Sequence[bool], position: int) -> bool:

@@ -29,15 +29,15 @@ def with_ids(session: ReplaySession, message: Any) -> NamedMessage | None:
 
 
 def _call(session: ReplaySession, message: Call) -> Call | None:
-    found = session.signatures.get(message.signature)
-    if found is None or len(found.scalars) != len(message.inputs):
+    signature = session.signatures.get(message.signature)
+    if signature is None or len(signature.scalars) != len(message.inputs):
         return None
     ids = session.ids
     given = [
         value if scalar else ids.of(value) if type(value) is int else value
-        for value, scalar in zip(message.inputs, found.scalars, strict=True)
+        for value, scalar in zip(message.inputs, signature.scalars, strict=True)
     ]
-    made = ids.all_of(message.outputs) if found.in_place else tuple([ids.new(id_) for id_ in message.outputs])
+    made = ids.all_of(message.outputs) if signature.in_place else tuple([ids.new(id_) for id_ in message.outputs])
     return message._replace(inputs=tuple(given), outputs=made)
 
 

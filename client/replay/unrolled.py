@@ -118,7 +118,7 @@ class UnrolledRun:
 
 def plain(array: Array) -> Array:
     """The message; a call without its releases, so that its operands can still be read after it."""
-    found = list(array)
-    if len(found) == len(Call._fields) + 1 and found[0] == 0:
-        found[1 + Call._fields.index("released")] = 0
-    return found
+    copied = list(array)
+    if len(copied) == len(Call._fields) + 1 and copied[0] == 0:
+        copied[1 + Call._fields.index("released")] = 0
+    return copied

@@ -48,10 +48,10 @@ class Answers:
     def fetching_all(self, tensors: Sequence[AskedTensor]) -> Steps[list[NDArray[Any]]]:
         """The values of several tensors, in one round trip."""
         replies = self._outbox.ask_all([self.question(tensor) for tensor in tensors])
-        found = []
+        values = []
         for tensor, reply in zip(tensors, replies, strict=True):
-            found.append(fetched(tensor, (yield reply)))
-        return found
+            values.append(fetched(tensor, (yield reply)))
+        return values
 
     def question(self, tensor: AskedTensor) -> Build:
         """The question for the value. A large value is read in the daemon's memory, as an *export* with its own id."""

@@ -70,21 +70,25 @@ class BytecodeCall(NamedTuple):
 
 def read_apart(code: Iterable[Instruction]) -> Iterator[Instruction]:
     """The instructions, with those that load two variables split in two."""
-    for each in code:
-        if each.opname.startswith("LOAD_") and isinstance(each.argval, tuple) and each.opname.count("LOAD_FAST") == 2:
-            for name in each.argval:
-                yield each._replace(opname="LOAD_FAST", opcode=dis.opmap["LOAD_FAST"], arg=0, argval=name)
+    for instruction in code:
+        if (
+            instruction.opname.startswith("LOAD_")
+            and isinstance(instruction.argval, tuple)
+            and instruction.opname.count("LOAD_FAST") == 2
+        ):
+            for name in instruction.argval:
+                yield instruction._replace(opname="LOAD_FAST", opcode=dis.opmap["LOAD_FAST"], arg=0, argval=name)
         else:
-            yield each
+            yield instruction
 
 
 def computed_accesses(code: Sequence[Instruction]) -> Iterator[ComputedAccess]:
     """The accesses to attributes that the code does not name."""
-    for n, each in enumerate(code):
-        if each.opname in _LOADS and is_asking(code, n, str(each.argval)):
-            call = call_of(code, n) if each.argval in ASKERS or each.argval in PATHS else None
-            known = call is not None and each.argval in PATHS and each.opname in _NAMES
-            yield ComputedAccess(path_of(call) if call and known else (), call.offset if call else each.offset)
+    for n, instruction in enumerate(code):
+        if instruction.opname in _LOADS and is_asking(code, n, str(instruction.argval)):
+            call = call_of(code, n) if instruction.argval in ASKERS or instruction.argval in PATHS else None
+            known = call is not None and instruction.argval in PATHS and instruction.opname in _NAMES
+            yield ComputedAccess(path_of(call) if call and known else (), call.offset if call else instruction.offset)
 
 
 def path_of(call: BytecodeCall) -> tuple[str, ...]:
@@ -111,12 +115,12 @@ def is_asking(code: Sequence[Instruction], n: int, name: str) -> bool:
 
 def module_accesses(code: Sequence[Instruction]) -> Iterator[Instruction]:
     """The instructions that ask for modules which the code does not name."""
-    for n, each in enumerate(code):
-        if each.opname not in _LOADS or each.argval not in MODULES:
+    for n, instruction in enumerate(code):
+        if instruction.opname not in _LOADS or instruction.argval not in MODULES:
             continue
-        known = has_constants(code, n, FIRST) if each.argval == "__import__" else is_item_by_name(code, n)
+        known = has_constants(code, n, FIRST) if instruction.argval == "__import__" else is_item_by_name(code, n)
         if not known:
-            yield each
+            yield instruction
 
 
 def is_text(instruction: Instruction) -> bool:
@@ -149,35 +153,35 @@ def is_constant(argument: Sequence[Instruction]) -> bool:
 
 def call_of(code: Sequence[Instruction], n: int) -> BytecodeCall | None:
     """The call of the function that instruction `n` loads; None if it is unknown."""
-    found: list[list[Instruction]] = []
+    arguments: list[list[Instruction]] = []
     depth = 0
     for position in range(n + 1, len(code)):
-        each = code[position]
-        if each.opname in _NOTHING or (_NULL_BEHIND and position == n + 1 and each.opname == "PUSH_NULL"):
+        instruction = code[position]
+        if instruction.opname in _NOTHING or (_NULL_BEHIND and position == n + 1 and instruction.opname == "PUSH_NULL"):
             continue
-        if each.opcode in _JUMPS or each.is_jump_target:
+        if instruction.opcode in _JUMPS or instruction.is_jump_target:
             return None
-        if each.opname == "CALL" and each.arg == depth:
+        if instruction.opname == "CALL" and instruction.arg == depth:
             # Each argument has to begin with a load, instead of a computation from the argument before it.
-            pushed = all(some and some[0].opname.startswith(_PUSHES) for some in found)
-            return BytecodeCall(found, each.offset) if len(found) == depth and pushed else None
-        depth = depth_after(depth, each, found)
+            pushed = all(some and some[0].opname.startswith(_PUSHES) for some in arguments)
+            return BytecodeCall(arguments, instruction.offset) if len(arguments) == depth and pushed else None
+        depth = depth_after(depth, instruction, arguments)
         if depth < 1:
             return None
     return None
 
 
-def depth_after(depth: int, instruction: Instruction, found: list[list[Instruction]]) -> int:
-    """The depth of the stack after an instruction, which is added to its argument in `found`."""
+def depth_after(depth: int, instruction: Instruction, arguments: list[list[Instruction]]) -> int:
+    """The depth of the stack after an instruction, which is added to its argument in `arguments`."""
     if instruction.opname == "CALL":  # PRECALL counts with it
         effect = -1 - (instruction.arg or 0)
     else:
         effect = dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
     before, depth = depth, depth + effect
-    if depth > before == len(found):  # it begins the next argument
-        found.append([])
-    elif depth < len(found):  # several apparent arguments are one
-        found[depth - 1 :] = [[each for some in found[depth - 1 :] for each in some]]
-    if found:
-        found[-1].append(instruction)
+    if depth > before == len(arguments):  # it begins the next argument
+        arguments.append([])
+    elif depth < len(arguments):  # several apparent arguments are one
+        arguments[depth - 1 :] = [[each for some in arguments[depth - 1 :] for each in some]]
+    if arguments:
+        arguments[-1].append(instruction)
     return depth

@@ -38,19 +38,19 @@ def look_at_dict(search: Search, value: Any, name: str) -> None:
         return  # `look_at_code` handles the named builtins
     kind = next(each for each in (OrderedDict, dict, MappingProxyType) if isinstance(value, each))
     items: Any = kind  # not the methods of a class of its own
-    found = list(items.items(value))
-    if len(found) > MAX_GUARDED_ITEMS:
+    pairs = list(items.items(value))
+    if len(pairs) > MAX_GUARDED_ITEMS:
         search.state(ContainerContents(value, lambda: (*items.keys(value), *items.values(value))), name)
-        for key, each in found:
-            search.follow(each, joined(name, key))
+        for key, member in pairs:
+            search.follow(member, joined(name, key))
     else:
-        if type(value) is dict and all(type(key) is str for key, _ in found):
+        if type(value) is dict and all(type(key) is str for key, _ in pairs):
             search.shape(tuple, value, name)
         else:
             search.state(ContainerContents(value, partial(items.keys, value)), name)
         get = partial(items.get, value) if type(value) is not dict else value.get  # not __getitem__: it may add
-        for key, each in found:
-            search.note(get, key, each, joined(name, key))
+        for key, member in pairs:
+            search.note(get, key, member, joined(name, key))
     if type(value) not in (dict, MappingProxyType):
         look_at_object(search, value, name)
     if isinstance(value, defaultdict):
@@ -60,12 +60,12 @@ def look_at_dict(search: Search, value: Any, name: str) -> None:
 def look_at_sequence(search: Search, value: Any, name: str) -> None:
     """The members in order."""
     kind: Any = next(each for each in SEQUENCES if isinstance(value, each))
-    found = list(kind.__iter__(value))
+    elements = list(kind.__iter__(value))
     if kind not in (tuple, frozenset):  # members of the others cannot be replaced
-        is_log = all(type(each) in TEXTS for each in found)  # to which the function may add lines
+        is_log = all(type(each) in TEXTS for each in elements)  # to which the function may add lines
         search.state(ContainerContents(value, partial(kind.__iter__, value)), name, renewed=is_log)
-    for position, each in enumerate(found):
-        search.follow(each, joined(name, value._fields[position] if is_named(value) else position))
+    for position, element in enumerate(elements):
+        search.follow(element, joined(name, value._fields[position] if is_named(value) else position))
     if type(value) is not kind:
         look_at_object(search, value, name)
 

@@ -93,14 +93,13 @@ def words(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return words(np.ascontiguousarray(array)) if word is None else array.view(word)
 
 
-def equal(found: np.ndarray[Any, Any], before: np.ndarray[Any, Any]) -> bool:
+def equal(now: np.ndarray[Any, Any], before: np.ndarray[Any, Any]) -> bool:
     """Return whether these are the same integers. Compared in blocks, so that little other memory is touched."""
-    if found.ndim != 1 or found.dtype != before.dtype:
-        return bool(np.array_equal(found, before.view(found.dtype).reshape(found.shape)))
-    step = BLOCK_BYTES // found.itemsize
+    if now.ndim != 1 or now.dtype != before.dtype:
+        return bool(np.array_equal(now, before.view(now.dtype).reshape(now.shape)))
+    step = BLOCK_BYTES // now.itemsize
     return all(
-        bool((found[start : start + step] == before[start : start + step]).all())
-        for start in range(0, found.size, step)
+        bool((now[start : start + step] == before[start : start + step]).all()) for start in range(0, now.size, step)
     )
 
 
@@ -187,7 +186,7 @@ class Kinds:
 def dict_of(value: Any) -> dict[str, Any] | None:
     """The dict of an object's attributes, regardless of its class; None if there is none."""
     try:
-        found: dict[str, Any] = _ATTRIBUTE(value, "__dict__")
+        attributes: dict[str, Any] = _ATTRIBUTE(value, "__dict__")
     except AttributeError:
         return None
-    return found
+    return attributes

@@ -265,15 +265,15 @@ class Flows:
 
         key = (op, attributes, *map(identity, functions))
         with self._lock:
-            found = self._routines.get(key)
-            if found is None:
+            routine = self._routines.get(key)
+            if routine is None:
                 function = partial(recorded, op, functions, attributes)
                 vars(function)["__qualname__"] = f"{op} of {', '.join(map(name_of, functions))}"
-                found = self._routines[key] = Routine(core, function)
+                routine = self._routines[key] = Routine(core, function)
                 if len(self._routines) > MAX_ROUTINES:
                     self._routines.popitem(last=False)
             self._routines.move_to_end(key)
-        return found
+        return routine
 
 
 def recorded(op: str, functions: Any, attributes: Any, head: Any, *args: Any) -> Any:

@@ -139,11 +139,11 @@ class Entries:
 
 def arranged(fixed: tuple[int, ...], entries: Sequence[CacheEntry]) -> Variants:
     """The entries by fixed numbers; of those that differ only in their guards, the newest."""
-    found: dict[tuple[Any, ...], tuple[CacheEntry, ...]] = {}
+    by_numbers: dict[tuple[Any, ...], tuple[CacheEntry, ...]] = {}
     for entry in entries:
         which = values_at(fixed, entry.numbers)
-        found[which] = (*found.get(which, ()), entry)[:MAX_ENTRIES_PER_KIND]
-    return Variants(fixed, found)
+        by_numbers[which] = (*by_numbers.get(which, ()), entry)[:MAX_ENTRIES_PER_KIND]
+    return Variants(fixed, by_numbers)
 
 
 def values_at(positions: Sequence[int], numbers: Sequence[Any]) -> tuple[Any, ...]:

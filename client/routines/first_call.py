@@ -40,20 +40,20 @@ class CallKind(NamedTuple):
 
 def differences(before: CallKind, now: CallKind, outside: str | None) -> str:
     """The differences in words; "" if there are none. `outside`: the first global or cell that has changed."""
-    found = []
+    texts = []
     for name in dict.fromkeys((*before.arguments, *now.arguments)):
         old, new = before.arguments.get(name), now.arguments.get(name)
         if old != new:
-            found.append(f"{name} was {described(old)}, and is {described(new)}")
+            texts.append(f"{name} was {described(old)}, and is {described(new)}")
     for name, (value, line) in now.fixed.items():
         old, _ = before.fixed.get(name, (None, None))
         if old is not None and repr(old) != repr(value):
-            found.append(f"{name} was {old}, and is {value}; its value was read{f' [{line}]' if line else ''}")
+            texts.append(f"{name} was {old}, and is {value}; its value was read{f' [{line}]' if line else ''}")
     if outside is not None:
-        found.append(f"{outside}, which is not an argument, has changed")
+        texts.append(f"{outside}, which is not an argument, has changed")
     if before.surroundings != now.surroundings:
-        found.append("the session or its handler has changed")
-    return "; ".join(found[:MAX_SHOWN])
+        texts.append("the session or its handler has changed")
+    return "; ".join(texts[:MAX_SHOWN])
 
 
 def described(part: Any) -> str:

@@ -110,41 +110,41 @@ def look_at_cell(search: Search, cell: CellType, name: str) -> None:
     """A variable of an enclosing function, which may be empty."""
     get = cell.__getattribute__
     try:
-        found = cell.cell_contents
+        contents = cell.cell_contents
     except ValueError:
         search.note(found_or_missing(get), "cell_contents", MISSING, name)
         return
-    if isinstance(found, _GeneratorContextManager):
-        for each in (found.func, found.args, found.kwds):  # a decorator makes a new one of these at each call
-            search.follow(each, name)
+    if isinstance(contents, _GeneratorContextManager):
+        for part in (contents.func, contents.args, contents.kwds):  # a decorator makes a new one of these at each call
+            search.follow(part, name)
     else:
-        search.note(get, "cell_contents", found, name, by=VARIABLE)
+        search.note(get, "cell_contents", contents, name, by=VARIABLE)
 
 
 def look_at_code(search: Search, code: CodeType, outer: dict[str, Any]) -> None:
     """The names in code of the program with these globals."""
     search.codes.update(within(code))
     codes = codes_in(search, code)
-    found = [names_of(each) for each in codes]
-    for each, names in zip(codes, found, strict=True):
+    all_names = [names_of(each) for each in codes]
+    for inner, names in zip(codes, all_names, strict=True):
         search.attributes |= names.attributes
         search.bare |= names.bare
         for expression in names.asks:
             search.ask(expression)
         for offset, path in names.paths.items():
-            if search.seen is None or (each, offset) not in search.seen:
+            if search.seen is None or (inner, offset) not in search.seen:
                 search.ask(path.expression)
         for expression in names.modules:
             search.ask_modules(expression)
         for expression in names.frames:
             search.refuse(expression, "returns state that a run cannot check")
-    look_at_globals(search, dict.fromkeys(name for names in found for name in names.globals), outer)
-    for module in dict.fromkeys(module for names in found for module in names.imports):
+    look_at_globals(search, dict.fromkeys(name for names in all_names for name in names.globals), outer)
+    for module in dict.fromkeys(module for names in all_names for module in names.imports):
         look_at_import(search, module.name, module.level, outer)
     if search.attributes & _IMPORTERS:
         for name in search.attributes & sys.modules.keys():
             look_at_import(search, name, 0, outer)
-    if any("__import__" in each for names in found for each in names.modules):
+    if any("__import__" in each for names in all_names for each in names.modules):
         look_at_modules(search)
 
 
@@ -199,7 +199,7 @@ def look_at_modules(search: Search) -> None:
 
 def look_at_module(search: Search, module: ModuleType, name: str) -> None:
     """The names of a module that code uses."""
-    found = vars(module)
+    namespace = vars(module)
     if module is decimal:
         look_at_decimals(search)
     if root(module.__name__) in INERT:
@@ -207,12 +207,12 @@ def look_at_module(search: Search, module: ModuleType, name: str) -> None:
     if is_of_program(module.__name__):
         everything = id(module) in search.whole
         only = None if everything else search.attributes | {"__getattr__"}
-        search.members(found.__getitem__, found, name, only, by=ATTRIBUTE)
+        search.members(namespace.__getitem__, namespace, name, only, by=ATTRIBUTE)
         if everything:  # there may be more
-            search.shape(tuple, found, name)
+            search.shape(tuple, namespace, name)
     else:  # of a library: everything except functions and classes
-        data = {key: each for key, each in found.items() if not isinstance(each, FunctionType | type)}
-        search.members(found.__getitem__, data, name, search.attributes, by=ATTRIBUTE)
+        data = {key: each for key, each in namespace.items() if not isinstance(each, FunctionType | type)}
+        search.members(namespace.__getitem__, data, name, search.attributes, by=ATTRIBUTE)
 
 
 def look_at_decimals(search: Search) -> None:

@@ -174,12 +174,12 @@ class Shapes:
                 self._others[position] = (get, key, now)
         return True
 
-    def _has_grown(self, found: Any) -> bool:
+    def _has_grown(self, namespace: Any) -> bool:
         """Return whether the class has gained only names that Python itself adds (`__slotnames__`)."""
-        before = self._classes.get(id(found))
-        if before is None or not before ^ found.keys() <= ADDED_BY_PYTHON:
+        before = self._classes.get(id(namespace))
+        if before is None or not before ^ namespace.keys() <= ADDED_BY_PYTHON:
             return False
-        self._classes[id(found)] = frozenset(found)
+        self._classes[id(namespace)] = frozenset(namespace)
         return True
 
     def broken(self) -> str | None:

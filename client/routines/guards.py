@@ -179,13 +179,13 @@ def behind_arguments(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[Any
     for name, value in arguments:
         if isinstance(value, Tensor) or type(value) in VALUES:  # also a global tensor: its form is in the key
             continue
-        found = members(value)
-        if found is None:
+        named_members = members(value)
+        if named_members is None:
             yield value, name
             continue
-        yield from behind_arguments((joined(name, key), each) for key, each in found)
+        yield from behind_arguments((joined(name, key), each) for key, each in named_members)
         kind = type(value)
         if kind not in PLAIN_CONTAINERS:
             yield kind, kind.__name__
-            fields = {key for key, _ in found} if not isinstance(value, dict | list) else ()
+            fields = {key for key, _ in named_members} if not isinstance(value, dict | list) else ()
             yield Extra(tuple(key for key in getattr(value, "__dict__", ()) if key not in fields)), name

@@ -99,11 +99,11 @@ def is_of_program(module: str) -> bool:
     """Return whether the module belongs to the user's program."""
     if module in sys.builtin_module_names:
         return False
-    found = sys.modules.get(module)
-    file = getattr(found, "__file__", None)
+    loaded = sys.modules.get(module)
+    file = getattr(loaded, "__file__", None)
     if file is not None:
         return OWNERS[file] is FrameOwner.PROGRAM
-    origin = getattr(getattr(found, "__spec__", None), "origin", None)  # None: a notebook, console, generated
+    origin = getattr(getattr(loaded, "__spec__", None), "origin", None)  # None: a notebook, console, generated
     return origin not in ("built-in", "frozen")
 
 
@@ -198,14 +198,14 @@ def parts_of(value: Any) -> Iterator[Any]:
 
 def slots_of(kind: type) -> list[str]:
     """The names of the slots of the class's objects."""
-    found = [
+    names = [
         name
         for base in kind.__mro__
         if "__slots__" in vars(base)
         for name, each in vars(base).items()
         if isinstance(each, MemberDescriptorType)
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(names))
 
 
 def builtins_of(outer: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -72,30 +72,34 @@ class CodeNames(NamedTuple):
 @lru_cache(maxsize=MAX_CACHED_CODES)
 def names_of(code: CodeType) -> CodeNames:
     """The names that the code itself reads."""
-    found = list(read_apart(dis.get_instructions(code)))
-    asked = list(computed_accesses(found))
-    read = frozenset(read_in(found))
+    instructions = list(read_apart(dis.get_instructions(code)))
+    asked = list(computed_accesses(instructions))
+    read = frozenset(read_in(instructions))
     texts = frozenset(texts_in(code.co_consts))
     return CodeNames(
         read | texts,
-        tuple(dict.fromkeys(each.argval for each in found if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))),
-        tuple(dict.fromkeys(imported(found))),
-        frozenset(code.co_freevars if read & _ALL_CELLS else (each.argval for each in found if each.opname in _CELLS)),
+        tuple(dict.fromkeys(each.argval for each in instructions if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))),
+        tuple(dict.fromkeys(imported(instructions))),
+        frozenset(
+            code.co_freevars if read & _ALL_CELLS else (each.argval for each in instructions if each.opname in _CELLS)
+        ),
         (*expressions(code, (each.offset for each in asked if not each.path)), *texts & SELF_ASKING),
-        expressions(code, (each.offset for each in module_accesses(found))),
-        expressions(code, (each.offset for each in found if each.opcode in _HAS_NAME and each.argval in FRAME_NAMES)),
+        expressions(code, (each.offset for each in module_accesses(instructions))),
+        expressions(
+            code, (each.offset for each in instructions if each.opcode in _HAS_NAME and each.argval in FRAME_NAMES)
+        ),
         {each.offset: Path(each.path, expression_at(code, each.offset) or "getattr") for each in asked if each.path},
-        frozenset(bare_in(found)),
+        frozenset(bare_in(instructions)),
     )
 
 
 def bare_in(code: Sequence[Instruction]) -> Iterator[tuple[str, str]]:
     """The variables and attributes, with their kinds, that are used for more than one of their named attributes."""
-    for each, behind in zip(code, (*code[1:], None), strict=True):
-        kind = next((kind for opname, kind in _VALUES.items() if each.opname.startswith(opname)), None)
+    for instruction, behind in zip(code, (*code[1:], None), strict=True):
+        kind = next((kind for opname, kind in _VALUES.items() if instruction.opname.startswith(opname)), None)
         named = behind is not None and behind.opname.endswith(("_ATTR", "_METHOD")) and behind.argval not in SELF_ASKING
         if kind is not None and not named:
-            yield kind, str(each.argval)
+            yield kind, str(instruction.argval)
 
 
 def expressions(code: CodeType, offsets: Iterable[int]) -> tuple[str, ...]:
@@ -112,10 +116,10 @@ def name_at(code: CodeType, offset: int) -> str:
 
 def read_in(code: Sequence[Instruction]) -> Iterator[str]:
     """The names that instructions read. Names that are only stored may change, since the code stores them again."""
-    for each in code:
-        if each.opcode in _HAS_NAME and not each.opname.startswith(("STORE_", "DELETE_")):
-            yield each.argval
-        elif each.opname == "MATCH_CLASS" and each.arg:
+    for instruction in code:
+        if instruction.opcode in _HAS_NAME and not instruction.opname.startswith(("STORE_", "DELETE_")):
+            yield instruction.argval
+        elif instruction.opname == "MATCH_CLASS" and instruction.arg:
             yield "__match_args__"
 
 
@@ -143,12 +147,12 @@ def within(code: CodeType) -> Iterator[CodeType]:
 def imported(code: Sequence[Instruction]) -> Iterator[Import]:
     """The imports among instructions. The level is the last constant but one."""
     constants: list[Any] = [0, 0]
-    for each in code:
-        if each.opname in _CONSTANTS:
-            constants = [constants[1], each.argval]
-        elif each.opname == "IMPORT_NAME":
+    for instruction in code:
+        if instruction.opname in _CONSTANTS:
+            constants = [constants[1], instruction.argval]
+        elif instruction.opname == "IMPORT_NAME":
             level = constants[0]
-            yield Import(each.argval, level if isinstance(level, int) else 0)
+            yield Import(instruction.argval, level if isinstance(level, int) else 0)
 
 
 # -- the source of expressions, for errors that name them --------------------------------------------------------------

@@ -109,11 +109,11 @@ def look_at_object(search: Search, value: Any, name: str) -> None:
     only = None if not of_program or is_whole(search, value, kind) else search.attributes
     if not of_program and root(kind.__module__) not in _HOLDERS:
         search.deepen()
-    found = dict_of(value)
-    if found is not None:
-        search.shape(tuple, found, name)
-        search.members(found.__getitem__, found, name, only)
-    if of_program or found is not None:
+    attributes = dict_of(value)
+    if attributes is not None:
+        search.shape(tuple, attributes, name)
+        search.members(attributes.__getitem__, attributes, name, only)
+    if of_program or attributes is not None:
         search.kind(value, name)
     for slot in slots_of(kind):
         if only is None or slot in only:
@@ -160,25 +160,25 @@ def registered(_key: Any) -> Any:
 
 def look_at_base(search: Search, base: type, name: str, *, whole: bool) -> None:
     """A class of the program, without its bases."""
-    found = vars(base)
+    namespace = vars(base)
     if "__match_args__" in search.attributes:  # positions of a pattern stand for these names
-        search.attributes.update(texts_in((found.get("__match_args__"),)))
+        search.attributes.update(texts_in((namespace.get("__match_args__"),)))
     only = None if whole or search.asked or id(base) in search.whole else search.attributes
-    search.classes[id(found)] = frozenset(found)
+    search.classes[id(namespace)] = frozenset(namespace)
     search.attribute(base, "__mro__", name)
-    search.shape(len, found, name, known=("len", id(base)))  # a new name hides those of the bases
+    search.shape(len, namespace, name, known=("len", id(base)))  # a new name hides those of the bases
     methods = []
-    for key, each in found.items():
+    for key, member in namespace.items():
         unasked = key.startswith("__") and key.endswith("__")  # Python calls it even if no code names it
         if only is not None and key not in only and not unasked:
             continue
-        if isinstance(each, _METHODS):
+        if isinstance(member, _METHODS):
             methods.append(key)
-            search.follow(each, joined(name, key))
-        elif not isinstance(each, MemberDescriptorType) and (key not in NOT_READ or key in search.attributes):
-            search.note(found.__getitem__, key, each, joined(name, key), known=("class", id(base), key))
+            search.follow(member, joined(name, key))
+        elif not isinstance(member, MemberDescriptorType) and (key not in NOT_READ or key in search.attributes):
+            search.note(namespace.__getitem__, key, member, joined(name, key), known=("class", id(base), key))
     if methods:
-        search.shape(itemgetter(*methods), found, name, known=("methods", id(base), *methods))
+        search.shape(itemgetter(*methods), namespace, name, known=("methods", id(base), *methods))
     look_at_type(search, base, name)
 
 

@@ -236,10 +236,10 @@ def reporting(entry: CacheEntry, *, source: bool = False) -> Steps[Report]:
 def names_of_constants(constants: Iterable[str]) -> frozenset[str]:
     """The names, checked; MetadataTypeError for anything else."""
     given = [constants] if isinstance(constants, str) else list(constants)
-    for each in given:
-        if not isinstance(each, str):
+    for name in given:
+        if not isinstance(name, str):
             message = (
-                f'constants are named as errors name them, constants=["settings.rate"], not by a {type(each).__name__}'
+                f'constants are named as errors name them, constants=["settings.rate"], not by a {type(name).__name__}'
             )
             raise located(MetadataTypeError(message))
     return frozenset(given)

@@ -206,16 +206,16 @@ class Search:
     def members(
         self,
         get: Callable[[Any], Any],
-        found: Mapping[Any, Any],
+        namespace: Mapping[Any, Any],
         name: str,
         only: AbstractSet[str] | None,
         *,
         by: str = "",
     ) -> None:
         """Note the members of these names, or all."""
-        for key, each in list(found.items()):
+        for key, member in list(namespace.items()):
             if (only is None or key in only) and (key not in NOT_READ or key in self.attributes):
-                self.note(get, key, each, f"{name}.{key}" if name else str(key), by=by)
+                self.note(get, key, member, f"{name}.{key}" if name else str(key), by=by)
 
     # -- refusals, and excuses ---------------------------------------------------------------------------------------
 

@@ -194,12 +194,12 @@ class Watch:
 
     def _given(self, values: Iterable[Any]) -> None:
         """Note the objects that a library's function receives: it may read all of them."""
-        for each in list(values):
-            if type(each) in _GROUPS:
-                if each:
-                    self._given(each.values() if type(each) is dict else each)
-            elif has_attributes(each):
-                self._guards.given(each)
+        for value in list(values):
+            if type(value) in _GROUPS:
+                if value:
+                    self._given(value.values() if type(value) is dict else value)
+            elif has_attributes(value):
+                self._guards.given(value)
 
     def _called_in_c(self, frame: FrameType, function: Any) -> None:
         owner = getattr(function, "__self__", None)

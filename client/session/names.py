@@ -102,14 +102,14 @@ def publishing(core: Parts, name: Any, value: Any, *, durable: bool) -> Steps[No
     given: Any = {name: value} if isinstance(name, str) else name
     if not (isinstance(given, Mapping) and all(isinstance(key, str) for key in given)):
         raise located(MetadataError("publish: takes a name and a tensor or routine, or a dict of these by name"))
-    found = {key: publishable(core, value) for key, value in expanded(given)}
+    by_name = {key: publishable(core, value) for key, value in expanded(given)}
     with hinting(core.hint, ProtocolError):
-        yield from core.names.publishing(found, durable=durable)
+        yield from core.names.publishing(by_name, durable=durable)
     if durable and not core.outbox.is_inside():
-        for one in found.values():
-            for tensor in one.shared:
+        for entry in by_name.values():
+            for tensor in entry.shared:
                 yield from ready(tensor)
-        yield from keeping_durable(core.outbox, tuple(found))
+        yield from keeping_durable(core.outbox, tuple(by_name))
 
 
 def looking_up(core: Parts, name: str | Sequence[str], *, snapshot: bool, wait: float | None) -> Steps[Any]:

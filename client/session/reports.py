@@ -101,13 +101,13 @@ make_public(Reports)
 
 def counting(core: Parts, by: str | None) -> Steps[dict[str, Any]]:
     """Ask the machine for its counters, and add those of the session."""
-    found: dict[str, Any] = as_lists((yield core.answers.ask("stats")))
+    counters: dict[str, Any] = as_lists((yield core.answers.ask("stats")))
     if by is not None:
         memory = as_object(as_lists((yield core.answers.ask("memory", by, DEFAULT_ROWS))))
-        found["session"]["freed"] = memory["freed"].get(str(found["session"]["id"]), {})
-        found["memory"] = memory
+        counters["session"]["freed"] = memory["freed"].get(str(counters["session"]["id"]), {})
+        counters["memory"] = memory
     contexts = [scope.stats() for scope in list(core.opened)]
-    return found | {"contexts": contexts} | core.outbox.stats()
+    return counters | {"contexts": contexts} | core.outbox.stats()
 
 
 def as_lists(value: Any) -> Any:

@@ -47,12 +47,12 @@ def parts_of(ways: Sequence[list[str]]) -> list[str]:
     return next(filter(None, found), [])
 
 
-def put_together(asked: Mapping[str, Sequence[str]], found: Mapping[str, Any]) -> list[Any]:
+def put_together(asked: Mapping[str, Sequence[str]], values: Mapping[str, Any]) -> list[Any]:
     """The value of each name, assembled from the values of the machine's names."""
     made = []
-    for name, behind_it in asked.items():
-        parts = [found[each] for each in behind_it]
-        made.append(parts[0] if list(behind_it) == [name] else of_published(label_of_parts(behind_it), parts))
+    for name, machine_names in asked.items():
+        parts = [values[each] for each in machine_names]
+        made.append(parts[0] if list(machine_names) == [name] else of_published(label_of_parts(machine_names), parts))
     return made
 
 

@@ -123,10 +123,10 @@ class Names:
     def _look_up_all(self, names: Sequence[str], deadline: float, *, snapshot: bool) -> Steps[LookupAnswer]:
         count = len(names)
         while True:
-            ids, found = yield from self._asking(names, count, deadline, snapshot=snapshot)
-            if type(found) is not int:
-                return list(found[: len(names)]), ids, list(found[len(names) :])
-            count = found  # routines capture tensors, which have ids, too
+            ids, answer = yield from self._asking(names, count, deadline, snapshot=snapshot)
+            if type(answer) is not int:
+                return list(answer[: len(names)]), ids, list(answer[len(names) :])
+            count = answer  # routines capture tensors, which have ids, too
 
     def _asking(
         self, names: Sequence[str], count: int, deadline: float, *, snapshot: bool

@@ -33,17 +33,17 @@ def looked_up(
     tensors = [
         [shared_handle(core, next(new), *each) for each in some] for some in plain
     ]  # all, before anything can fail
-    found: list[Any] = []
+    values: list[Any] = []
     for name, head, some in zip(names, heads, tensors, strict=True):
         if head[0] != ROUTINE:
-            found += some
+            values += some
         else:
             from ..linking.linked import Bindings  # imported late: few sessions need routines
             from .publishing import routine_from_answer
 
             _, devices, _, convention = head
-            found.append(routine_from_answer(core, name, Bindings(devices, some), convention, rest))
-    return found
+            values.append(routine_from_answer(core, name, Bindings(devices, some), convention, rest))
+    return values
 
 
 def shared_handle(core: Core, id_: int, meta: Any, home: str) -> Tensor:

@@ -68,14 +68,14 @@ def state_of(tensor: Tensor) -> tuple[str, Meta | None]:
         if not lock.acquire(blocking=False):  # another thread is inside an atomic block
             return "pending", meta
         lock.release()
-        found = core.answers.look_at(tensor._living(), PATIENCE)
+        answer = core.answers.look_at(tensor._living(), PATIENCE)
     except TimeoutError:
         return "unknown: the machine does not answer", meta
     except TensordError:  # inside an atomic block, in a signal handler or in a callback: nothing can be asked
         return "pending", meta
-    if found["shape"] is not None:
-        meta = Meta.of(tuple(found["shape"]), found["dtype"])
-    return f"failed: {shortened(found['error'])}" if found["error"] else found["state"], meta
+    if answer["shape"] is not None:
+        meta = Meta.of(tuple(answer["shape"]), answer["dtype"])
+    return f"failed: {shortened(answer['error'])}" if answer["error"] else answer["state"], meta
 
 
 def shortened(error: str) -> str:

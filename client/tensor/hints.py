@@ -266,13 +266,13 @@ def missing(what: str, name: str, table: Mapping[str, str], owner: object) -> At
 
     Otherwise Python looks for a similar name among those of `owner`, and adds it where it prints the error.
     """
-    found, message = table.get(name), f"{what} has no attribute {name!r}"
+    replacement, message = table.get(name), f"{what} has no attribute {name!r}"
     if name in AUTOGRAD:
         return AttributeError(f"{message}: {NO_AUTOGRAD}", name=None, obj=None)
-    if found is None:
+    if replacement is None:
         return AttributeError(message, name=name, obj=owner)
     return AttributeError(
-        f"{message}; did you mean {' or '.join(map(repr, found.split(' or ')))}?", name=None, obj=None
+        f"{message}; did you mean {' or '.join(map(repr, replacement.split(' or ')))}?", name=None, obj=None
     )
 
 
@@ -299,10 +299,10 @@ def add_hints(cls: type, what: str, table: Mapping[str, str]) -> None:
 
     ValueError for a name that the class has: the hint would hide it.
     """
-    found = {**dict.fromkeys(AUTOGRAD, ""), **table}
-    if taken := found.keys() & dir(cls):
+    hints = {**dict.fromkeys(AUTOGRAD, ""), **table}
+    if taken := hints.keys() & dir(cls):
         raise ValueError(f"{cls.__name__} has these itself: {', '.join(sorted(taken))}")
-    for name, instead in found.items():
+    for name, instead in hints.items():
         setattr(cls, name, Absent(what, name, instead))
 
 

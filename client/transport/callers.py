@@ -171,11 +171,11 @@ class Callers:
         if number not in self._open:
             return
         try:
-            found = function(*arrays)
+            results = function(*arrays)
         except BaseException as error:
             self._end(number, failure_of(error), ())
         else:
-            self._end(number, None, found)
+            self._end(number, None, results)
 
     def _begin_coroutine(self, number: int, function: HostFunction, arrays: Arrays) -> None:
         """Begin a coroutine function on its loop."""
@@ -211,11 +211,11 @@ class Callers:
 
     def _end_coroutine(self, number: int, function: HostFunction, future: Future[Any]) -> None:
         try:
-            found = function.results(future.result())
+            results = function.results(future.result())
         except BaseException as error:
             self._end(number, failure_of(error), ())
         else:
-            self._end(number, None, found)
+            self._end(number, None, results)
 
     def _end(self, number: int, error: TensordError | None, arrays: Arrays) -> None:
         """Pass a function's result, or its error, back. A session that has ended ignores it."""

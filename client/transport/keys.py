@@ -53,11 +53,11 @@ def socket_options(
 def _secret_file(path: Path) -> Path:
     if not path.is_dir():
         return path
-    found = sorted(file for file in path.glob(f"*{SECRET_SUFFIX}") if file.stem != SERVER)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(file.name for file in found)
+    files = sorted(file for file in path.glob(f"*{SECRET_SUFFIX}") if file.stem != SERVER)
+    if len(files) == 1:
+        return files[0]
+    if files:
+        names = ", ".join(file.name for file in files)
         raise MetadataError(f"{path} holds several secret keys ({names}): name one of the files")
     raise MetadataError(
         f"{path} holds no client's {SECRET_SUFFIX} file: make one with tensord keygen {path} --name NAME"

@@ -33,11 +33,11 @@ def until_daemon_listens(attempt: Callable[[], Found], wait: float) -> Found:
 
 def running_daemon() -> str:
     """The address of the running daemon. NoDaemon if there is none."""
-    found = find_daemon()
-    if found is None:
+    address = find_daemon()
+    if address is None:
         usual = default_address()
         raise NoDaemon(f"no daemon is running at {usual}; start one with `tensord serve`, or name another's address")
-    return found
+    return address
 
 
 def tell_of_fallback(sought: str, address: str) -> None:

@@ -109,20 +109,20 @@ class UploadSegments:
 
     def in_segment(self, array: NDArray[Any]) -> tuple[int, int] | None:
         """The (segment, offset) of the array, copied to a segment if necessary; None as from `empty`."""
-        found = offset_in_segment(array)
-        if found is None or found[0].number not in self._lent:
+        place = offset_in_segment(array)
+        if place is None or place[0].number not in self._lent:
             copied = self.empty(array.shape, array.dtype)
             if copied is None:
                 return None
             np.copyto(copied, array)
-            found = offset_in_segment(copied)
-        if found is None:
+            place = offset_in_segment(copied)
+        if place is None:
             return None
-        self._unsent.pop(found[0].number, None)
-        readers = self._hosts.get(found[0].number)
+        self._unsent.pop(place[0].number, None)
+        readers = self._hosts.get(place[0].number)
         if readers is not None:
             readers.sent()
-        return found[0].number, found[1]
+        return place[0].number, place[1]
 
     def freed(self, numbers: Iterable[int]) -> None:
         """Take back segments that the daemon has freed, or that were never sent. Ignores numbers that are not in use.

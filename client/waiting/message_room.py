@@ -32,16 +32,16 @@ async def await_room(outbox: Outbox) -> None:
     loop = asyncio.get_running_loop()
     polls = _polls.setdefault(outbox, WeakValueDictionary())
     while not outbox.transport.has_room(ENOUGH):
-        found = polls.get(loop)
-        if found is None:
-            polls[loop] = found = loop.create_future()
-            await poll(outbox, polls, found)
+        future = polls.get(loop)
+        if future is None:
+            polls[loop] = future = loop.create_future()
+            await poll(outbox, polls, future)
         else:
-            await asyncio.shield(found)
+            await asyncio.shield(future)
 
 
-async def poll(outbox: Outbox, polls: Polls, found: asyncio.Future[None]) -> None:
-    """Poll until there is room, or the session has ended; then wake the tasks that wait for `found`, also if this task
+async def poll(outbox: Outbox, polls: Polls, future: asyncio.Future[None]) -> None:
+    """Poll until there is room, or the session has ended; then wake the tasks that wait for `future`, also if this task
     is cancelled."""
     read = Reply()  # makes the background thread read reports of progress
     try:
@@ -51,6 +51,6 @@ async def poll(outbox: Outbox, polls: Polls, found: asyncio.Future[None]) -> Non
                 await asyncio.sleep(PAUSE)
     finally:
         read.set(None, None)
-        polls.pop(found.get_loop(), None)  # the collector may have taken it already, with a closed loop
+        polls.pop(future.get_loop(), None)  # the collector may have taken it already, with a closed loop
         with suppress(RuntimeError):  # the loop is closed
-            found.set_result(None)
+            future.set_result(None)

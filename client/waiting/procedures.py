@@ -35,17 +35,17 @@ def side_by_side(procedures: Iterable[tuple[Outbox, Steps[T]]]) -> Steps[list[T 
     """The results, or errors, of procedures that all ask before the first one waits."""
     given = list(procedures)
     begun = [begin(outbox, steps) for outbox, steps in given]
-    found: list[T | TensordError] = []
+    results: list[T | TensordError] = []
     try:
-        for each in begun:
+        for running in begun:
             try:
-                found.append((yield from each))
+                results.append((yield from running))
             except TensordError as error:
-                found.append(error)
+                results.append(error)
     finally:
-        for _, steps in given[len(found) :]:
+        for _, steps in given[len(results) :]:
             steps.close()
-    return found
+    return results
 
 
 def begin(outbox: Outbox, steps: Steps[T]) -> Steps[T | TensordError]:

@@ -110,18 +110,18 @@ def block_of(program: Program, fusion: Fusion, traces: Traces) -> KernelBlock | 
     building = BlockBuilder(metas, made)
     names: dict[int, Given] = dict(zip(fusion.inputs, building.given, strict=True))
     for step in (program.steps[position] for position in fusion.steps):
-        found = traces(program, step)
-        if found is None:
+        trace = traces(program, step)
+        if trace is None:
             return None
-        names[step.first] = building.add(step.op, found, [names[operand] for operand in step.operands])
+        names[step.first] = building.add(step.op, trace, [names[operand] for operand in step.operands])
     return building.finish([names[n] for n in fusion.outputs])
 
 
-def block_of_call(call: KernelCall, found: KernelTrace) -> KernelBlock | None:
+def block_of_call(call: KernelCall, trace: KernelTrace) -> KernelBlock | None:
     """The block of a call of an op; None if a kernel cannot take its parameters."""
     metas = [meta if isinstance(meta, Meta) else None for meta in call.metas]
     building = BlockBuilder(metas, [meta for meta in call.outputs if meta is not None])
-    return building.finish([building.add(call.op.name, found, building.given)])
+    return building.finish([building.add(call.op.name, trace, building.given)])
 
 
 class BlockBuilder:
@@ -145,10 +145,10 @@ class BlockBuilder:
         self.lines: list[LoopCall] = []
         self.numbers: dict[tuple[Any, ...], NumberArgument] = {}
 
-    def add(self, op: str, found: KernelTrace, operands: Sequence[Given]) -> str:
+    def add(self, op: str, trace: KernelTrace, operands: Sequence[Given]) -> str:
         """Add the lines of an op's call; returns the name of its result."""
         results: list[str] = []
-        for call in found.calls:
+        for call in trace.calls:
             pairs = zip(call.operands, call.loop.taken, strict=True)
             names = [self.name_of(operand, dtype, operands, results) for operand, dtype in pairs]
             results.append(f"v{len(self.lines)}")

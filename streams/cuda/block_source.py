@@ -57,13 +57,13 @@ def source_of(block: KernelBlock) -> str:
 
 def function_names(block: KernelBlock) -> dict[UfuncLoop, str]:
     """The name of each loop's function, such as `add_float32_float32`."""
-    found: dict[UfuncLoop, str] = {}
+    names: dict[UfuncLoop, str] = {}
     for line in block.lines:
         name = "_".join((line.name, *(dtype.name for dtype in line.loop.taken)))
-        if line.loop not in found:
-            taken = name in found.values()
-            found[line.loop] = f"{name}_{len(found)}" if taken else name
-    return found
+        if line.loop not in names:
+            taken = name in names.values()
+            names[line.loop] = f"{name}_{len(names)}" if taken else name
+    return names
 
 
 def function_of(loop: UfuncLoop, name: str) -> str:
@@ -177,16 +177,16 @@ def index_in(tensor: TensorArgument, index: str) -> str:
     along, count = tensor.along, len(tensor.along)
     if all(along):
         return index
-    found, start = "", 0
+    expression, start = "", 0
     while start < count:
         stop = next((n for n in range(start, count) if along[n] is not along[start]), count)
         if along[start]:
             in_run = index if stop == count else f"{index} / s{stop}"
             size = f"s{start}" if stop == count else f"(s{start} / s{stop})"
             part = f"{in_run} % {size}" if start else in_run
-            found = f"({found}) * {size} + {part}" if found else part
+            expression = f"({expression}) * {size} + {part}" if expression else part
         start = stop
-    return found or "0"
+    return expression or "0"
 
 
 def c_type(tensor: TensorArgument) -> str:

@@ -163,11 +163,11 @@ class CopyingDevice(PooledDevice):
         checks them."""
         burst = self._burst
         for least, most, judge in checks:
-            found = self._array_of(self._staged, Meta.of((2,), least.dtype))
+            extremes = self._array_of(self._staged, Meta.of((2,), least.dtype))
             for position, value in enumerate((least, most)):
-                self._get(value, 0, found[position : position + 1])
-            burst.keep.append((least, most, found))
-            burst.finish.append(partial(check_late, task, judge, found))
+                self._get(value, 0, extremes[position : position + 1])
+            burst.keep.append((least, most, extremes))
+            burst.finish.append(partial(check_late, task, judge, extremes))
 
     def _put(self, target: Array, offset: int, part: NDArray[np.generic]) -> None:
         runtime = self._cupy.cuda.runtime
@@ -200,9 +200,9 @@ class CopyingDevice(PooledDevice):
         return staging
 
 
-def check_late(task: Task, judge: Callable[[Any, Any], None], found: NDArray[np.generic]) -> None:
+def check_late(task: Task, judge: Callable[[Any, Any], None], extremes: NDArray[np.generic]) -> None:
     """Fail the task if the values that its launch did not wait for are invalid."""
     try:
-        judge(*found)
+        judge(*extremes)
     except Exception as error:
         task.fail_late(error)

@@ -124,11 +124,11 @@ class CudaDevice(CopyingDevice):
     def join(self, devices: Sequence[Device]) -> None:
         """Share one collective library with the other GPUs that have the option, if there are several GPUs here, or
         perhaps on other nodes, and NCCL is installed."""
-        found = {one.name: one for one in devices if isinstance(one, CudaDevice) and one.options.nccl}
-        several = len(found) > 1 or node_of(self.name)
-        if self.library is None and self.name in found and several and not unavailable():
-            library = NcclLibrary(self._cupy, found)
-            for device in found.values():
+        gpus = {one.name: one for one in devices if isinstance(one, CudaDevice) and one.options.nccl}
+        several = len(gpus) > 1 or node_of(self.name)
+        if self.library is None and self.name in gpus and several and not unavailable():
+            library = NcclLibrary(self._cupy, gpus)
+            for device in gpus.values():
                 device.library = library
 
     @property
@@ -400,10 +400,10 @@ class CudaDevice(CopyingDevice):
         return True
 
     def give_up_graphs(self) -> bool:
-        found = self._graphs.give_up()
+        gave_up = self._graphs.give_up()
         self.graph_bytes()
         self._graphs.collect()
-        return found
+        return gave_up
 
     def graph_bytes(self) -> int:
         graphs = self._graphs

@@ -39,11 +39,11 @@ class Driver:
         self._active = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE
         self._on_device = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
 
-    def checked(self, found: tuple[Any, ...]) -> Any:
+    def checked(self, results: tuple[Any, ...]) -> Any:
         """The results of a function besides its status."""
-        if found[0] != self.api.CUresult.CUDA_SUCCESS:
-            raise DriverError(self.api.CUresult(found[0]).name)
-        return found[1] if len(found) > 1 else None
+        if results[0] != self.api.CUresult.CUDA_SUCCESS:
+            raise DriverError(self.api.CUresult(results[0]).name)
+        return results[1] if len(results) > 1 else None
 
     # -- capture -----------------------------------------------------------------------------------------------------
 
@@ -57,10 +57,10 @@ class Driver:
 
     def last(self, stream: int) -> int:
         """The last captured node; 0 if there is none."""
-        found = self.api.cuStreamGetCaptureInfo(stream)
-        if self.checked(found) != self._active:
+        info = self.api.cuStreamGetCaptureInfo(stream)
+        if self.checked(info) != self._active:
             raise DriverError("the capture is not valid any more")
-        nodes = found[4]
+        nodes = info[4]
         if len(nodes) > 1:
             raise DriverError(f"{len(nodes)} nodes where one is the last")
         return int(nodes[0]) if nodes else 0

@@ -92,7 +92,7 @@ class Graphs:
         if self._driver is None:
             return GraphRefusal(f"{self._missing}; install tensord[cuda12] or tensord[cuda13]")
         self.collect()
-        found = self._attempt(self._driver, calls, moving)
+        graph = self._attempt(self._driver, calls, moving)
         if self._products.wanted:
             self._products.wanted = False
             try:
@@ -100,8 +100,8 @@ class Graphs:
             except (OSError, MemoryError, RuntimeError) as error:
                 short = isinstance(error, MemoryError)
                 return GraphRefusal(f"products cannot be captured: {error}", short=short)
-            found = self._attempt(self._driver, calls, moving)
-        return found
+            graph = self._attempt(self._driver, calls, moving)
+        return graph
 
     def _attempt(self, driver: Driver, calls: Sequence[Call], moving: Sequence[Moving]) -> LaunchGraph | GraphRefusal:
         stream, self._stream = self._stream or self._new_stream(), None

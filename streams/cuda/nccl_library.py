@@ -111,11 +111,11 @@ class NcclLibrary:
 
     def working_id(self, devices: Sequence[str]) -> bytes:
         with self._lock:
-            found = self._made.get(tuple(devices))
-            if found is None or found.error is not None:
+            communicator = self._made.get(tuple(devices))
+            if communicator is None or communicator.error is not None:
                 return b""
             self._made.move_to_end(tuple(devices))
-            return found.id
+            return communicator.id
 
     def withdraw(self, launch: CollectiveLaunch, error: TensordError, *, missing: bool = False) -> None:
         with self._lock:
@@ -216,10 +216,10 @@ class NcclLibrary:
         if shared is not None and shared.existing:
             raise KernelError(f"{job.launch.label}: the communicator of its GPUs has failed meanwhile; try again")
         self._make_room(key)
-        found = self._new_communicator(job) if shared is None else self._new_shared(job, shared)
+        communicator = self._new_communicator(job) if shared is None else self._new_shared(job, shared)
         with self._lock:
-            self._made[key] = found
-        return found
+            self._made[key] = communicator
+        return communicator
 
     def _make_room(self, key: tuple[str, ...]) -> None:
         """End the communicators idle longest, and the previous one of these GPUs once its launches have ended."""

@@ -51,10 +51,10 @@ class OwnNode:
         return True
 
     def _put(self, launch: KernelLaunch) -> None:
-        found, packed = self._parameters, self._packed
-        found.func = launch.function.ptr
-        found.gridDimX, found.gridDimY, found.gridDimZ = (*launch.grid, 1, 1)[:3]
-        found.blockDimX, found.blockDimY, found.blockDimZ = (*launch.block, 1, 1)[:3]
+        parameters, packed = self._parameters, self._packed
+        parameters.func = launch.function.ptr
+        parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ = (*launch.grid, 1, 1)[:3]
+        parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ = (*launch.block, 1, 1)[:3]
         for n, argument in enumerate(launch.arguments):
             number = struct.pack("=Q", argument.data.ptr) if is_array(argument) else argument.tobytes()
             struct.pack_into(f"{SLOT_BYTES}s", packed, SLOT_BYTES * n, number)

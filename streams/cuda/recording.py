@@ -74,16 +74,16 @@ class GraphRecording:
 
     def _make(self, calls: Sequence[Call], moves: dict[int, list[Moving]]) -> GraphRefusal | None:
         """Make each call; returns the reason of the first one that raises."""
-        before, found = LATE_CHECKS.checks, list[Check]()
-        LATE_CHECKS.checks = found
+        before, checks = LATE_CHECKS.checks, list[Check]()
+        LATE_CHECKS.checks = checks
         try:
             for index, (kernel, arguments) in enumerate(calls):
                 try:
                     self._call(kernel, arguments, moves.get(index, ()))
                 except Exception as error:
                     return GraphRefusal(f"{type(error).__name__}: {error}", index, isinstance(error, MemoryError))
-                self.checks += [(index, check) for check in found]
-                found.clear()
+                self.checks += [(index, check) for check in checks]
+                checks.clear()
         finally:
             LATE_CHECKS.checks = before
         return None
@@ -97,17 +97,17 @@ class GraphRecording:
         copies = {each.position: each for each in moving if is_dense(arguments[each.position])}
         given, context = list(arguments), self._driver.context() if copies else None
         made = {}
-        for position, each in copies.items():
+        for position, moved in copies.items():
             copy = made[position] = CopiedArgument(
                 self.memory.room_for(arguments[position]), arguments[position], context
             )
             given[position] = copy.fixed
-            if each.read:
+            if moved.read:
                 copy.before = self._copy(copy.fixed, arguments[position])
         kernel(*given)
         self._last()
-        for position, each in copies.items():
-            if each.written:
+        for position, moved in copies.items():
+            if moved.written:
                 made[position].behind = self._copy(arguments[position], made[position].fixed)
         self.calls.append(FixedNodes(arguments, made))
 

@@ -20,16 +20,16 @@ _ONE_THREAD: Final = threading.RLock()
 def replaced(module: str, functions: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
     """Within the block, make this thread call these functions instead of a module's own. Other threads call the
     module's own, and so does this one if the module is not loaded, or lacks the name."""
-    found: Any = sys.modules.get(module)
+    loaded: Any = sys.modules.get(module)
     with _ONE_THREAD:
-        theirs = {name: getattr(found, name) for name in functions if hasattr(found, name)}
+        theirs = {name: getattr(loaded, name) for name in functions if hasattr(loaded, name)}
         for name, function in theirs.items():
-            setattr(found, name, chosen(functions[name], function, threading.get_ident()))
+            setattr(loaded, name, chosen(functions[name], function, threading.get_ident()))
         try:
             yield
         finally:
             for name, function in theirs.items():
-                setattr(found, name, function)
+                setattr(loaded, name, function)
 
 
 def chosen(ours: Callable[..., Any], theirs: Callable[..., Any], thread: int) -> Callable[..., Any]:

@@ -136,12 +136,12 @@ def least_temporaries(op: str, metas: tuple[OperandMeta, ...], outputs: OutputMe
         return 0
     tensors = [m for m in (*metas, *outputs) if isinstance(m, Meta)]
     kinds = {m.dtype.kind for m in tensors}
-    each = figure.each + figure.floats * ("f" in kinds) + figure.complexes * ("c" in kinds)
+    per_element = figure.each + figure.floats * ("f" in kinds) + figure.complexes * ("c" in kinds)
     largest = _largest(tensors)
-    found = each * largest + min(figure.call, _WORK_AREA * largest)
-    found += _for_sort(figure, metas)
-    found += figure.results * _largest(outputs) + figure.positions * _largest(metas[2:])
-    return found + figure.values * sum(m.nbytes for m in metas[1:2] if isinstance(m, Meta))
+    nbytes = per_element * largest + min(figure.call, _WORK_AREA * largest)
+    nbytes += _for_sort(figure, metas)
+    nbytes += figure.results * _largest(outputs) + figure.positions * _largest(metas[2:])
+    return nbytes + figure.values * sum(m.nbytes for m in metas[1:2] if isinstance(m, Meta))
 
 
 def _for_sort(figure: ScratchFigure, metas: tuple[OperandMeta, ...]) -> int:

@@ -114,10 +114,10 @@ class KernelRecorder:
         if loop is None or (loop.given == np.float64 and name in CONTRACTED):
             raise Untraceable
         check_numbers(operands)
-        found = TracedArray(self, loop.given, self.record(name, loop, [operand_of(each) for each in operands]))
+        result = TracedArray(self, loop.given, self.record(name, loop, [operand_of(each) for each in operands]))
         if out is None:
-            return found
-        out.assign(found)
+            return result
+        out.assign(result)
         return out  # type: ignore[no-any-return]
 
     def record(self, name: str, loop: UfuncLoop, operands: Sequence[Operand]) -> int:

@@ -84,10 +84,10 @@ class Exchange:
 
     def receive(self, transfer: bytes, array: Array, done: OnEnd) -> None:
         with self._lock:
-            error, found = self._failed.pop(transfer), self._open.get(transfer)
-            sender, receiver = (None, None) if found is None else (found.sender, found.receiver)
-            if found is not None and sender is not None and receiver is not None and receiver.on_end is None:
-                receiver.array, receiver.on_end, found.copying = array, done, True
+            error, state = self._failed.pop(transfer), self._open.get(transfer)
+            sender, receiver = (None, None) if state is None else (state.sender, state.receiver)
+            if state is not None and sender is not None and receiver is not None and receiver.on_end is None:
+                receiver.array, receiver.on_end, state.copying = array, done, True
             elif error is None:
                 error = ProtocolError(f"transfer {transfer.hex()} was not offered")
         if error is not None or sender is None or receiver is None:
@@ -121,24 +121,24 @@ class Exchange:
         make_calls(calls)
 
     def _enter(self, transfer: bytes, half: LocalHalf, *, sends: bool) -> list[Call]:
-        found = self._open.setdefault(transfer, Transfer())
-        if (found.sender if sends else found.receiver) is not None:
+        state = self._open.setdefault(transfer, Transfer())
+        if (state.sender if sends else state.receiver) is not None:
             return half.call(ProtocolError(f"transfer {transfer.hex()} is under way already"))
         if sends:
-            found.sender = half
+            state.sender = half
         else:
-            found.receiver = half
-        return self._meet(transfer, found)
+            state.receiver = half
+        return self._meet(transfer, state)
 
-    def _meet(self, transfer: bytes, found: Transfer) -> list[Call]:
+    def _meet(self, transfer: bytes, state: Transfer) -> list[Call]:
         """Call the receiver back once both halves are there; fail both if their metas differ."""
-        sender, receiver = found.sender, found.receiver
+        sender, receiver = state.sender, state.receiver
         if sender is None or receiver is None:
             return []
         if sender.meta == receiver.meta and receiver.array is None:
             return receiver.call(None)
         if sender.meta == receiver.meta:
-            found.copying = True
+            state.copying = True
             return [(lambda _: self._carry(receiver.meta.nbytes, lambda: self._copy(transfer, sender, receiver)), None)]
         del self._open[transfer]
         error = MetadataError(f"a {sender.meta} was sent where a {receiver.meta} was expected")
@@ -147,9 +147,9 @@ class Exchange:
     def _end(self, transfer: bytes, error: TensordError, *, sends: bool) -> None:
         """End a half, entered or not."""
         with self._lock:
-            found = self._open.get(transfer)
-            if found is not None:
-                calls = self._drop(transfer, error, but=sends) if not found.copying else []
+            state = self._open.get(transfer)
+            if state is not None:
+                calls = self._drop(transfer, error, but=sends) if not state.copying else []
             else:
                 calls = []
                 if self._failed.pop(transfer) is None:  # otherwise both halves have failed
@@ -159,13 +159,13 @@ class Exchange:
     def _drop(self, transfer: bytes, error: TensordError, but: bool | None = None) -> list[Call]:
         """Take a transfer out of the table. A half that has no callback due gets the error when it begins. `but`: the
         half that ended the transfer, and gets no error: True for the sender's, False for the receiver's."""
-        found = self._open[transfer]
-        if found.copying:
-            found.cut = error
+        state = self._open[transfer]
+        if state.copying:
+            state.cut = error
             return []
         del self._open[transfer]
         calls: list[Call] = []
-        for half, sends in ((found.sender, True), (found.receiver, False)):
+        for half, sends in ((state.sender, True), (state.receiver, False)):
             due = [] if half is None else half.call(error)
             calls += due
             if not due and but is not sends:

@@ -57,11 +57,11 @@ def block(parts: tuple[PartShare, ...], sources: list[int], share: PartShare) ->
     ends = [begin + size for begin, size in zip(share.begin, share.shape, strict=True)]
     cuts = []
     for axis, (first, end) in enumerate(zip(share.begin, ends, strict=True)):
-        found = {first, end}
+        edges = {first, end}
         for n in sources:
             begin = parts[n].begin[axis]
-            found.update(at for at in (begin, begin + parts[n].shape[axis]) if first < at < end)
-        cuts.append(list(pairwise(sorted(found))))
+            edges.update(at for at in (begin, begin + parts[n].shape[axis]) if first < at < end)
+        cuts.append(list(pairwise(sorted(edges))))
     cuts = [whole_if_one_has_it(axis_cuts, parts, sources, axis) for axis, axis_cuts in enumerate(cuts)]
     cells = [piece(parts, sources, cell) for cell in product(*cuts)]
     return NewPart(tuple(map(len, cuts)), tuple(cells))

@@ -123,10 +123,10 @@ class Assembly(BoxingStep):
 
     def issue(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """Issue a collective if all parts of a group change alike, else copies of pieces."""
-        found = self.collective
-        if found is None:
+        collective = self.collective
+        if collective is None:
             return self.pieced(parts)
-        dim, old, new = found
+        dim, old, new = collective
         if new is None:
             return among(parts, self.before, dim, lambda some: all_gather(some, old))
         return among(parts, self.before, dim, lambda some: all_to_all(some, new, old))

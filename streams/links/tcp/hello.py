@@ -59,10 +59,10 @@ def hear_hello(connection: socket.socket, deadline: float) -> LinkHello:
     )
     if not texts or not is_node(fields[1]) or not is_natural(fields[3]) or not is_natural(fields[4]):
         raise ProtocolError("the first message is not a HELLO of a node")
-    found = LinkHello(*fields)
-    if found.order != sys.byteorder:
-        raise ProtocolError(f"{found.node} has numbers in {found.order[:10]} order, and this node in {sys.byteorder}")
-    return found
+    hello = LinkHello(*fields)
+    if hello.order != sys.byteorder:
+        raise ProtocolError(f"{hello.node} has numbers in {hello.order[:10]} order, and this node in {sys.byteorder}")
+    return hello
 
 
 def hear_answer(connection: socket.socket, deadline: float) -> HelloAnswer:
