@@ -155,10 +155,10 @@ def test_how_far_ahead_goes_by_the_time_that_kernels_take(gpu: Gpu, session: Any
     session.sync()
     launches = machine_of(session).engine.tiers["cuda:0"].launches
     assert launches is not None
-    launches.least, launches.pace = 0, 1024 / (EXCLUSIVE_NS / 8)
+    launches.least_cost, launches.pace = 0, 1024 / (EXCLUSIVE_NS / 8)
     if others:
         machine_of(session).engine.tiers["cuda:0"].users.update({object(): None})  # type: ignore[dict-item]
-    launches.halt = 0
+    launches.fence_cost = 0
     hold(gpu, session)
     done = threading.Event()
 
@@ -186,7 +186,7 @@ def test_fences_that_are_found_together_do_not_say_how_fast_a_device_is(gpu: Gpu
     machine = machine_of(session)
     launches = machine.engine.tiers["cuda:0"].launches
     assert launches is not None
-    launches.least = 1 << 40
+    launches.least_cost = 1 << 40
     before = launches.pace
     hold(gpu, session)
     for _ in range(3):

@@ -366,15 +366,15 @@ def has_room(residency: Residency, device: DeviceState, tensor: VmTensor) -> boo
     if tensor.meta is not None:
         nbytes = residency.bytes_to_bring(tensor)
     else:
-        nbytes = max((most_made(copy) for copy in tensor.storage.copies.values()), default=0) or backend.limit + 1
+        nbytes = max((max_bytes_made(copy) for copy in tensor.storage.copies.values()), default=0) or backend.limit + 1
     account = tensor.storage.account
     return backend.lost is None and device.planned + nbytes <= backend.limit and has_share(account, device, nbytes)
 
 
-def most_made(copy: Copy) -> int:
+def max_bytes_made(copy: Copy) -> int:
     """The most bytes that the instruction writing the copy can make; 0 if unknown."""
     writer = copy.writer
-    return 0 if writer is None or writer.plan is None else writer.plan.most
+    return 0 if writer is None or writer.plan is None else writer.plan.max_bytes
 
 
 def bytes_of(tensor: VmTensor) -> int:

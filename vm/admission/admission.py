@@ -42,8 +42,8 @@ class Admission(Handlers):
 
     def __init__(self, scheduler: Scheduler, residency: Residency, directory: Directory, infer: InferCache) -> None:
         super().__init__(scheduler, residency, directory, infer)
-        self.answer: Answer = know_nothing
-        self.holders: Callable[[DeviceState], str] = name_nobody
+        self.answer: Answer = refuse_question
+        self.holders: Callable[[DeviceState], str] = no_holders
         self.handlers |= {Atomic: self.atomic, Restart: self.restart, Query: self.query}
         for kind in LIMITED_FIELDS:
             self.handlers[kind] = within_limits(self.handlers[kind])
@@ -162,11 +162,11 @@ def within_limits(handler: Handler) -> Handler:
     return check_and_handle
 
 
-def know_nothing(_session: VmSession, what: str, _arguments: Sequence[Any]) -> Any:
+def refuse_question(_session: VmSession, what: str, _arguments: Sequence[Any]) -> Any:
     """Refuse every question; a runtime puts its own function in place of this one."""
     raise ProtocolError(f"this machine does not answer questions about {what!r}")
 
 
-def name_nobody(_device: DeviceState) -> str:
+def no_holders(_device: DeviceState) -> str:
     """The clause where nobody knows what has a device's memory."""
     return ""

@@ -268,7 +268,7 @@ class ReadsAtOnce:
         result = np.empty(meta.shape, meta.dtype)
         there = backend.copy_out_soon(bind(source), result)
         launches.order.issued = copy.touched = number = launches.order.issued + 1
-        launches.cost += launches.least
+        launches.cost += launches.least_cost
         if not there:
             return None  # the caller's fence reports the error, or waits for the value
         self.scheduler.fences.caught_up(copy.device, launches)

@@ -189,7 +189,7 @@ def handles_released(plan: Plan, inputs: Sequence[Any], released: int) -> int:
 def bytes_made(session: VmSession, plan: Plan, targets: Sequence[VmTensor], snapshots: Mapping[Storage, int]) -> int:
     """The most bytes that the results add to the session's share of the device."""
     if not plan.in_place:
-        return plan.most + sum(meta.nbytes for meta in plan.outputs if meta is not None)
+        return plan.max_bytes + sum(meta.nbytes for meta in plan.outputs if meta is not None)
     return sum(bytes_written(session, target, plan.device, snapshots) for target in targets)
 
 
@@ -219,7 +219,7 @@ def show_meta(meta: OperandMeta) -> str:
 
 def bytes_beside(plan: Plan) -> int:
     """The bytes that a call needs besides its operands and its first result."""
-    return plan.scratch + plan.most + sum([meta.nbytes for meta in plan.outputs[1:] if meta is not None])
+    return plan.scratch + plan.max_bytes + sum([meta.nbytes for meta in plan.outputs[1:] if meta is not None])
 
 
 def updates(plan: Plan, instruction: Instruction, target: VmTensor) -> bool:

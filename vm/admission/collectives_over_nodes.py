@@ -165,7 +165,7 @@ class CollectivesOverNodes:
         """Tell the other nodes that this node does not take part."""
         if mine.resolved.request.library:
             if mine.ranks and is_launchable(mine.resolved, mine.homes):  # otherwise each node refuses by itself
-                self.meeting(mine, self.link_if_there).withdraw(error)
+                self.meeting(mine, self.existing_link).withdraw(error)
             return
         for task in part_to_do(*mine.whole).tasks:
             if task.source != task.target:
@@ -175,7 +175,7 @@ class CollectivesOverNodes:
         """The link to another node that takes part."""
         return self.transfers.link_to(node, mine.incarnations.get(node, 0))
 
-    def link_if_there(self, mine: Participation, node: str) -> NodeLink | None:
+    def existing_link(self, mine: Participation, node: str) -> NodeLink | None:
         """The link to another node; None if it is gone."""
         try:
             return self.link_to(mine, node)
@@ -190,7 +190,7 @@ class CollectivesOverNodes:
 
     def withdraw_task(self, mine: Participation, task: NodeStep, error: TensordError) -> None:
         sends = task.source == mine.node
-        link = self.link_if_there(mine, task.target if sends else task.source)
+        link = self.existing_link(mine, task.target if sends else task.source)
         if link is not None:  # a lost node cannot be told
             (link.fail if sends else link.refuse)(transfer_of(mine.first, task.number), error)
 

@@ -58,11 +58,11 @@ class InlineLaunches:
     def launched(self, session: VmSession, plan: Plan, launches: Launches, used: Sequence[Copy], result: Copy) -> None:
         """Number the launch that was just made, and note it in the copies that it uses."""
         launches.order.issued = number = launches.order.issued + 1
-        launches.cost = cost = launches.cost + plan.work + launches.least
+        launches.cost = cost = launches.cost + plan.work + launches.least_cost
         for copy in used:
             copy.touched = number
         result.written = result.touched = number
-        if cost >= launches.halt or number >= launches.stop or launches.last != session.id:
+        if cost >= launches.fence_cost or number >= launches.fence_number or launches.last != session.id:
             self.scheduler.fences.launched(session, plan.device, launches)
 
 

@@ -225,7 +225,7 @@ def passes_apply(session: VmSession, program: Program, outside: Sequence[int]) -
 
 
 class SessionRuns:
-    """The requests of one session's runs to the engine: the implementation of `unfolding.Engine`."""
+    """The requests of one session's runs to the engine: the implementation of `op_by_op.run.RunEngine`."""
 
     def __init__(self, routines: RoutineHandlers, session: VmSession) -> None:
         self.routines = routines

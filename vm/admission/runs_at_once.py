@@ -139,7 +139,8 @@ class RunsAtOnce:
             self.continue_after(failure, instruction, operands, met, started)
         if launches is not None:
             note_launched(launches, operands.copies, operands.written)
-            scheduler.fences.launched(session, plan.device, launches, recipe.work + len(recipe.calls) * launches.least)
+            cost = recipe.work + len(recipe.calls) * launches.least_cost
+            scheduler.fences.launched(session, plan.device, launches, cost)
             if not own:
                 buffers[-1].behind = launches.order.issued
         if not own:

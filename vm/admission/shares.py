@@ -89,7 +89,7 @@ class ShareHandler:
         self.keep(session, export, source)
         if not self.lend_now(session, source, request, location):
             lend = export.home.backend.lend
-            self.answer_when_there(session, export, source, (request, location), lambda array: (lend(array), None))
+            self.answer_when_complete(session, export, source, (request, location), lambda array: (lend(array), None))
 
     def lend_now(self, session: VmSession, source: Binding, request: int, location: int) -> bool:
         """Answer at once if the value is finished or launched; False otherwise."""
@@ -104,7 +104,7 @@ class ShareHandler:
         if event is None:
             return False
         launches.order.issued = copy.touched = number = launches.order.issued + 1
-        launches.cost += launches.least
+        launches.cost += launches.least_cost
         traits = (session.id, ACCESS, "share", device.name, "r", tensor.meta.plain)
         used = device.backend.allocated
         keep_record(self.scheduler, traits, (copy.id, copy.version), started, location, used, launch=number)
@@ -128,7 +128,7 @@ class ShareHandler:
         if source.copy.writer is None:
             session.reply(request, known.answer, None)
         else:
-            self.answer_when_there(session, tensor, source, (request, location), lambda _array: known.answer)
+            self.answer_when_complete(session, tensor, source, (request, location), lambda _array: known.answer)
 
     def lend_new_block(self, session: VmSession, base: VmTensor, message: Share) -> None:
         """Answer with a new block, once the value is copied into it."""
@@ -199,7 +199,7 @@ class ShareHandler:
         """Keep the memory of an export until it is released."""
         self.residency.releasing.keep_export(export, source.copy, session)
 
-    def answer_when_there(
+    def answer_when_complete(
         self, session: VmSession, export: VmTensor, source: Binding, reply_to: tuple[int, int], answer: Any
     ) -> None:
         """Answer a request when the value is complete.

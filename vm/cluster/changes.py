@@ -24,11 +24,11 @@ class Changes:
     async def wait(self, version: int, seconds: float | None = None) -> int:
         """Wait until the version differs from `version`, or until `seconds` have passed. Returns the version."""
         if self.version == version:
-            one: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.add(one)
+            change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.add(change)
             try:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(one, seconds)
+                    await asyncio.wait_for(change, seconds)
             finally:
-                self._waiting.discard(one)
+                self._waiting.discard(change)
         return self.version

@@ -117,17 +117,17 @@ def frames(connection: socket.socket, deadline: float) -> Iterator[tuple[int, in
 
 def _read(connection: socket.socket, size: int, deadline: float) -> bytes:
     """Read `size` bytes, or fewer if the other side ends before. TimeoutError at the deadline."""
-    found = b""
-    while len(found) < size:
+    received = b""
+    while len(received) < size:
         rest = deadline - time.monotonic()
         if rest <= 0:
             raise TimeoutError("it does not answer")
         connection.settimeout(rest)
-        chunk = connection.recv(size - len(found))
+        chunk = connection.recv(size - len(received))
         if not chunk:
             break
-        found += chunk
-    return found
+        received += chunk
+    return received
 
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:

@@ -44,16 +44,16 @@ def choose(count: int, before: Sequence[int], among: tuple[int, int], take: Call
     """Take `count` ports: those in `before` if they are free, then others of the range `among`. NoPort if too few are
     free. `take`: locks a port, and returns whether that was possible."""
     low, high = among
-    found: list[int] = []
+    ports: list[int] = []
     for port in dict.fromkeys((*before, *range(low, high + 1))):
-        if len(found) < count and take(port):
-            found.append(port)
-    if len(found) < count:
+        if len(ports) < count and take(port):
+            ports.append(port)
+    if len(ports) < count:
         raise NoPort(
-            f"{len(found)} of the {count} ports that a node needs are free in {low}-{high}: free more of them, or "
+            f"{len(ports)} of the {count} ports that a node needs are free in {low}-{high}: free more of them, or "
             "choose another range (--ports)"
         )
-    return tuple(found)
+    return tuple(ports)
 
 
 def can_listen(host: str, port: int) -> bool:

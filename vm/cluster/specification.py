@@ -84,13 +84,13 @@ def gpus_of(devices: tuple[Any, ...]) -> int:
     numbered from cuda:0 on.
     """
     names = [one if isinstance(one, str) else str(one.get("name", "")) for one in devices]
-    found = {name for name in names if name.startswith("cuda:")}
-    for number in range(len(found)):
-        if f"cuda:{number}" not in found:
+    gpus = {name for name in names if name.startswith("cuda:")}
+    for number in range(len(gpus)):
+        if f"cuda:{number}" not in gpus:
             raise MetadataError(
-                f"{max(found)} without cuda:{number}: number the GPUs of a node from cuda:0 on, as Ray assigns them"
+                f"{max(gpus)} without cuda:{number}: number the GPUs of a node from cuda:0 on, as Ray assigns them"
             )
-    return len(found)
+    return len(gpus)
 
 
 def node_name(index: int) -> str:

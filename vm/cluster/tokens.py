@@ -59,22 +59,22 @@ def settle_token(address: str, environment: MutableMapping[str, str], ray: str) 
             "port is 6379 by default"
         )
     if reply.outcome is CallOutcome.REFUSED:
-        found = _own_token(address, environment)
-        reply = _asked(address, endpoint, found.text)
+        token = _own_token(address, environment)
+        reply = _asked(address, endpoint, token.text)
         if reply.outcome is CallOutcome.REFUSED:
             raise ClusterError(
-                f"Ray at {address} does not accept the token of {found.source}. The right one: {TOKEN_ADVICE}"
+                f"Ray at {address} does not accept the token of {token.source}. The right one: {TOKEN_ADVICE}"
             )
         environment[MODE] = "token"
     check_versions(address, reply.versions, {"ray": ray, "python": platform.python_version()})
 
 
-def check_versions(address: str, there: Mapping[str, str], here: Mapping[str, str]) -> None:
+def check_versions(address: str, remote: Mapping[str, str], local: Mapping[str, str]) -> None:
     """Raise ClusterError unless the versions of Ray are equal, and those of Python except for the last number."""
     differ = [
-        f"{name} {version} there and {here[name]} here"
-        for name, version in there.items()
-        if _counted(name, version) != _counted(name, here[name])
+        f"{name} {version} there and {local[name]} here"
+        for name, version in remote.items()
+        if _counted(name, version) != _counted(name, local[name])
     ]
     if differ:
         differences = ", ".join(differ)

@@ -15,7 +15,7 @@ from ..model.tensor import Copy, Storage, VmTensor
 from .contents import OF
 from .restoring import FoundGeneration, Restoring
 from .taking import Checkpoints
-from .target import Stood, key_of
+from .target import NameState, key_of
 
 RESTORED: Maker = ("restore", NOTHING)
 
@@ -65,16 +65,16 @@ class RestoringInStore(Restoring[VmTensor]):
         """
         found, given = self.found, self.given
         target = self.checkpoints.targets.of(found.reader.path)
-        stood = {
-            name: Stood(key_of(tensor), found.fields[name])
+        states = {
+            name: NameState(key_of(tensor), found.fields[name])
             for name, tensor in self.tensors.items()
             if name in given or found.fields[name].get(OF) in given
         }
         for name, published in given.items():
             if published.routine is not None:
-                stood[name] = Stood(published.routine, found.fields[name])
+                states[name] = NameState(published.routine, found.fields[name])
         if found.newest < target.last.newest:  # a checkpoint was written in the meantime
-            target.claim(stood)
+            target.claim(states)
         else:
-            carried = {name for name, _ in found.generation.records() if name not in stood}
-            target.learn(found.generation, stood, carried, found.newest)
+            carried = {name for name, _ in found.generation.records() if name not in states}
+            target.learn(found.generation, states, carried, found.newest)

@@ -26,7 +26,7 @@ from ...interpreter.types.meta import Meta
 from ...streams.stream import Stream, StreamKind
 from ..client_files import real_path
 from ..memory.making_room import drop_replica
-from ..memory.replicas import is_there
+from ..memory.replicas import any_healthy
 from ..model.directory import Directory, PublishedRoutine
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, VmSession
@@ -38,7 +38,7 @@ from ..scheduler.scheduler import Scheduler
 from .contents import Contents
 from .groups import ChangedGroup, Groups
 from .job import CheckpointJob
-from .target import Key, Stood, Targets, key_of
+from .target import Key, NameState, Targets, key_of
 
 DURABLE_GENERATIONS: Final = 2  # generations of durable names that stay on the disk
 NO_DURABLE_NAMES: Final = (
@@ -157,9 +157,9 @@ class Checkpoints:
         if target.path == self.durable:
             names = self.completed(names)
         contents = Contents({name: known[name] for name in names}, home_of)
-        standing = stood_in(contents)
+        states = states_of(contents)
         job = self.job(target, contents, keep)
-        job.unchanged = not always and target.is_up_to_date(standing)
+        job.unchanged = not always and target.is_up_to_date(states)
         if job.unchanged and not target.last.newest:  # nothing was ever written there
             request.on_report(job.nothing_new(), None)
             return
@@ -170,8 +170,8 @@ class Checkpoints:
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
         groups = self.group(job)
         with residency.tiers.refusals:  # the first refusal is known for all values
-            self.read_all(reading, standing, waits=target.path != self.durable)
-        self.commit(reading, CommitEnd(self, reading, standing, groups, always=always))
+            self.read_all(reading, states, waits=target.path != self.durable)
+        self.commit(reading, CommitEnd(self, reading, states, groups, always=always))
 
     def completed(self, names: Sequence[str]) -> Sequence[str]:
         """These names, and the durable names that were changed together with them since the last writing."""
@@ -207,24 +207,24 @@ class Checkpoints:
         job.groups += [group.names for group in groups]
         return groups
 
-    def read_all(self, reading: CheckpointReading, standing: Mapping[str, Stood], *, waits: bool) -> None:
+    def read_all(self, reading: CheckpointReading, states: Mapping[str, NameState], *, waits: bool) -> None:
         """Admit the instructions that read the values, each value once; unchanged values keep their records.
 
-        `standing`: the keys of the values. `waits`: wait for values that are not computed yet; otherwise such names
+        `states`: the keys of the values. `waits`: wait for values that are not computed yet; otherwise such names
         fail.
         """
         job = reading.job
         first: dict[Key | PublishedRoutine, str] = {}
         names, records = job.target.last.names, job.target.records()
         for name, tensor in job.contents.values.items():
-            key = standing[name].what
+            key = states[name].identity
             if key in first:
                 job.same[name] = first[key]
-            elif name in names and names[name].stood == standing[name]:
+            elif name in names and names[name].state == states[name]:
                 job.intact[name] = names[name].record
             elif key in records:
                 job.reused[name] = records[key]
-            elif not waits and not is_there(tensor.storage.copies.values()):
+            elif not waits and not any_healthy(tensor.storage.copies.values()):
                 job.failed[name] = NOT_THERE
             else:
                 first[key] = name
@@ -249,7 +249,7 @@ class Checkpoints:
     def learn(
         self,
         reading: CheckpointReading,
-        standing: Mapping[str, Stood],
+        states: Mapping[str, NameState],
         groups: Sequence[ChangedGroup],
         done: Instruction,
         *,
@@ -273,7 +273,7 @@ class Checkpoints:
             if done.error is not None or not group.names.isdisjoint(job.failed):
                 self.groups.join(group.members)
         if done.error is None and job.generation is not None:
-            written = {name: stood for name, stood in standing.items() if name not in job.failed}
+            written = {name: state for name, state in states.items() if name not in job.failed}
             target.learn(job.generation, written, job.carried)
         elif done.error is not None:
             done.error.is_reported = True
@@ -321,25 +321,25 @@ class Checkpoints:
 class CommitEnd(InstructionEnd):
     """The end of a checkpoint: `Checkpoints.learn` notes and reports the result."""
 
-    __slots__ = ("always", "checkpoints", "groups", "reading", "standing")
+    __slots__ = ("always", "checkpoints", "groups", "reading", "states")
 
     def __init__(
         self,
         checkpoints: Checkpoints,
         reading: CheckpointReading,
-        standing: Mapping[str, Stood],
+        states: Mapping[str, NameState],
         groups: Sequence[ChangedGroup],
         *,
         always: bool,
     ) -> None:
         self.checkpoints = checkpoints
         self.reading = reading
-        self.standing = standing
+        self.states = states
         self.groups = groups
         self.always = always
 
     def retired(self, done: Instruction) -> None:
-        self.checkpoints.learn(self.reading, self.standing, self.groups, done, always=self.always)
+        self.checkpoints.learn(self.reading, self.states, self.groups, done, always=self.always)
 
 
 class ReadEnd(InstructionEnd):
@@ -363,11 +363,11 @@ class ReadEnd(InstructionEnd):
             residency.files.look()
 
 
-def stood_in(contents: Contents[VmTensor]) -> dict[str, Stood]:
+def states_of(contents: Contents[VmTensor]) -> dict[str, NameState]:
     """The key of the value, or the routine, under each name of a checkpoint, to recognise it later if unchanged."""
-    what: dict[str, Key | PublishedRoutine] = {name: key_of(tensor) for name, tensor in contents.values.items()}
-    what.update(contents.routines)
-    return {name: Stood(one, contents.fields[name]) for name, one in what.items()}
+    identities: dict[str, Key | PublishedRoutine] = {name: key_of(tensor) for name, tensor in contents.values.items()}
+    identities.update(contents.routines)
+    return {name: NameState(identity, contents.fields[name]) for name, identity in identities.items()}
 
 
 def home_of(tensor: VmTensor) -> str:

@@ -30,23 +30,23 @@ class Key(NamedTuple):
     meta: Meta | None
 
 
-class Stood(NamedTuple):
-    """The value or routine that a name had, and the fields with which it was written."""
+class NameState(NamedTuple):
+    """The identity of the value or routine that a name had, and the fields with which it was written."""
 
-    what: Key | PublishedRoutine
+    identity: Key | PublishedRoutine
     fields: Mapping[str, Any]
 
 
 class DurableEntry(NamedTuple):
     """The entry of a name in a generation.
 
-    `stood`: the value of the name when it was written; None if unknown, or if the entry is an earlier value. `ours`:
+    `state`: that of the name when it was written; None if unknown, or if the entry is an earlier value. `ours`:
     this machine has bound the name; otherwise, the entry is an earlier run's, and stays until this machine binds the
     name.
     """
 
     record: ValueRecord
-    stood: Stood | None
+    state: NameState | None
     ours: bool
 
 
@@ -114,23 +114,23 @@ class Target:
 
     def records(self) -> dict[Key | PublishedRoutine, ValueRecord]:
         """The records of written values that may still be unchanged, by key."""
-        entries = ((one.record, one.stood) for one in self.last.names.values())
-        return {stood.what: record for record, stood in entries if stood is not None and isinstance(stood.what, Key)}
+        entries = ((one.record, one.state) for one in self.last.names.values())
+        return {
+            state.identity: record for record, state in entries if state is not None and isinstance(state.identity, Key)
+        }
 
-    def is_up_to_date(self, standing: Mapping[str, Stood]) -> bool:
+    def is_up_to_date(self, states: Mapping[str, NameState]) -> bool:
         """Whether the last generation has exactly these values under this machine's names."""
         names, number, newest = self.last
-        return number == newest and standing == {name: one.stood for name, one in names.items() if one.ours}
+        return number == newest and states == {name: one.state for name, one in names.items() if one.ours}
 
     def learn(
-        self, generation: Generation, standing: Mapping[str, Stood], carried: Container[str], newest: int = 0
+        self, generation: Generation, states: Mapping[str, NameState], carried: Container[str], newest: int = 0
     ) -> None:
         """Learn the entries of a generation. `carried`: earlier runs' names; `newest`: the newest generation, or 0."""
         before = self.last.names
         names = {
-            name: DurableEntry(
-                record, standing.get(name), name not in carried or (name in before and before[name].ours)
-            )
+            name: DurableEntry(record, states.get(name), name not in carried or (name in before and before[name].ours))
             for name, record in generation.records()
         }
         self.last = LastGeneration(names, generation.number, newest or generation.number)
@@ -142,7 +142,7 @@ class Target:
 
     def forget(self) -> None:
         """Forget which values are on the disk, so that the next checkpoint writes all of them."""
-        names = {name: one._replace(stood=None) for name, one in self.last.names.items()}
+        names = {name: one._replace(state=None) for name, one in self.last.names.items()}
         self.last = self.last._replace(names=names)
 
 

@@ -55,8 +55,8 @@ def undecided(account: Account, device: DeviceState, but: Instruction | None = N
     """
     if device.below is None:
         return 0
-    mine = [one for one in device.live if one.most and one.device is device and one.session.account is account]
-    return sum(one.most for one in mine if one is not but)
+    mine = [one for one in device.live if one.max_bytes and one.device is device and one.session.account is account]
+    return sum(one.max_bytes for one in mine if one is not but)
 
 
 def learn_need(device: DeviceState, instruction: Instruction, nbytes: int) -> None:

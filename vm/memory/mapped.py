@@ -7,7 +7,7 @@
 - A mapped copy is client-mapped: it is neither written in place nor reused (`overwriting`).
 
 A copy is mapped at admission, so that the plan equals that of a serial run. The copy is unmapped when the last holder
-of the export is released (`Residency.let_go`), or when the session of its reader is closed. In the second case the
+of the export is released (`Releasing.let_go`), or when the session of its reader is closed. In the second case the
 client may read on, so the memory stays client-mapped, but the copy may be dropped or evicted.
 
 Rejected: a separate count that is checked wherever memory is freed, since every small op would pay for the check; a

@@ -42,10 +42,10 @@ def give_up_bytes(copy: Copy) -> None:
     copy.nbytes = 0
 
 
-def plan_most(instruction: Instruction, nbytes: int) -> None:
+def plan_max_bytes(instruction: Instruction, nbytes: int) -> None:
     """Plan at most `nbytes` for results whose size depends on data, also in the share of the instruction's session."""
-    device, more = instruction.device, nbytes - instruction.most
-    instruction.most = nbytes
+    device, more = instruction.device, nbytes - instruction.max_bytes
+    instruction.max_bytes = nbytes
     device.planned += more
     if device.ceiling and more:
         shares = instruction.session.account.shares

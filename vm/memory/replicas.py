@@ -95,7 +95,7 @@ def drop_idle(device: DeviceState) -> bool:
     idle = [
         (storage.used, copy.id, copy, storage)
         for copy, storage in device.candidates.items()
-        if not copy.uses and may_forget(copy, storage) and is_there(others(storage, copy))
+        if not copy.uses and may_forget(copy, storage) and any_healthy(others(storage, copy))
     ]
     if not idle:
         return False
@@ -113,7 +113,7 @@ def note_dropped(copy: Copy, storage: Storage) -> None:
     add_to(device.eviction.dropped, copy.nbytes)
 
 
-def is_there(copies: Iterable[Copy]) -> bool:
+def any_healthy(copies: Iterable[Copy]) -> bool:
     """Whether one of the copies is finished and healthy."""
     return any(copy.writer is None and copy.poison is None for copy in copies)
 

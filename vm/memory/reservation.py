@@ -17,7 +17,7 @@ from ..model.tensor import Binding, Copy
 from .allocation import adopt, allocate, give_back, reuse, set_aside
 from .ledger import expect, may_reserve, oldest, settle, settle_but, wait_for_memory
 from .overwriting import forward
-from .planning import plan_most
+from .planning import plan_max_bytes
 from .shortage import full_below, withheld
 
 
@@ -26,12 +26,12 @@ def expect_memory(instruction: Instruction) -> None:
 
     These are its results, the temporaries of its kernel, and the most bytes of results whose size depends on data.
     """
-    scratch, most = scratch_of(instruction), most_of(instruction)
+    scratch, most = scratch_of(instruction), max_bytes_of(instruction)
     new = [b.copy for b in instruction.outputs if b.copy.buffer is None and is_maker(instruction, b.copy)]
     if new or scratch or (instruction.pending and may_need_scratch(instruction)):
         if most:
-            plan_most(instruction, most)
-        need = sum([max(copy.nbytes, 0) for copy in new]) + instruction.most + scratch
+            plan_max_bytes(instruction, most)
+        need = sum([max(copy.nbytes, 0) for copy in new]) + instruction.max_bytes + scratch
         expect(instruction.device, instruction, None if instruction.pending else need)
 
 
@@ -63,7 +63,7 @@ def reserve(instruction: Instruction) -> bool:
         taken = True
     if not taken:
         wait_for_memory(instruction)
-    elif most := most_of(instruction):
+    elif most := max_bytes_of(instruction):
         settle_but(device, instruction, most)  # stays reserved until the kernel has run
     else:
         settle(device, instruction)
@@ -81,9 +81,9 @@ def take_with_scratch(instruction: Instruction, needy: list[Binding], scratch: i
     return False
 
 
-def most_of(instruction: Instruction) -> int:
+def max_bytes_of(instruction: Instruction) -> int:
     """The most bytes of the instruction's results whose size depends on data; 0 if there are none."""
-    return 0 if instruction.plan is None else instruction.plan.most
+    return 0 if instruction.plan is None else instruction.plan.max_bytes
 
 
 def scratch_of(instruction: Instruction) -> int:

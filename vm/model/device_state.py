@@ -5,7 +5,7 @@ In `vm` a *device* is a `DeviceState`; its `backend` is the `Device` of `streams
 Only `memory` writes the fields of the ledger. Their invariants:
 
 - `planned` counts the bytes that will be in use once every admitted instruction has run, in program order: the known
-  sizes of all current copies here, and the most bytes of results whose size depends on data (`Instruction.most`);
+  sizes of all current copies here, and the most bytes of results whose size depends on data (`Instruction.max_bytes`);
 - `needs` has the instructions that have not reserved their memory yet, in program order, with the bytes that each needs
   (`model.needs`); `unreserved` are its instructions;
 - `behind` holds, by author, the needs of instructions that wait for other nodes, which are not in `needs`;

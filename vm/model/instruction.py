@@ -56,7 +56,7 @@ class Instruction(Execution):
         *("session", "author", "opcode", "device", "location", "inputs", "outputs", "payload", "on_control", "limit"),
         *("status", "hard", "soft", "pending", "dependents", "edges", "remote", "on_end"),
         *("stream", "queue", "doubtful", "here", "foreign", "launch"),
-        *("scratch", "beside", "most", "donated", "forwarded"),
+        *("scratch", "beside", "max_bytes", "donated", "forwarded"),
         *("admitted", "received", "ready", "dispatched", "versions", "held", "used"),
     )
 
@@ -103,7 +103,7 @@ class Instruction(Execution):
         # Its memory
         self.scratch = 0  # bytes reserved for the kernel's temporaries, from dispatch until execution ends
         self.beside = 0  # bytes of temporaries of an instruction without a plan
-        self.most = 0  # bytes that are planned for results whose size depends on data
+        self.max_bytes = 0  # bytes that are planned for results whose size depends on data
         self.donated: tuple[Copy, ...] = ()  # inputs released with this instruction: the result may take their memory
         self.forwarded: Copy | None = None  # the input whose memory the result has taken over
         # Its execution and outcome

@@ -60,16 +60,17 @@ class Fence(Instruction):
 class Launches:
     """The launches of one device.
 
-    `order` has their numbers; `fence` is the newest fence that is not reached; `sound` is the highest number up to
-    which no error has surfaced. `queue` counts the fences on the stream, which belong to no session. `flooded`:
+    `order` has their numbers; `fence` is the newest fence that is not reached; `healthy_until` is the highest number up
+    to which no error has surfaced. `queue` counts the fences on the stream, which belong to no session. `flooded`:
     sessions that have launched as far ahead as they may. `last`: the id of the session that launched last. `seen`: keys
     of plans (`Plan.key`) of which some kernel has run on the device. `warm`: keys whose kernels are compiled and loaded
     for packed operands; for other operands the key is paired with their strides. `begun`: keys that the launcher has
     run, or will.
 
-    `cost` is the work of all launches, and `done` the part known to be complete, in element operations, plus `least`
-    for each launch. `pace`: element operations per ns, as measured between fences. `Fences.launched` must be called
-    when `cost` reaches `halt`, or the number reaches `stop`. `often`: the most launches between two fences.
+    `cost` is the work of all launches, and `done` the part known to be complete, in element operations, plus
+    `least_cost` for each launch. `pace`: element operations per ns, as measured between fences. The next fence is due
+    when `cost` reaches `fence_cost`, or the number reaches `fence_number`: then `Fences.launched` must be called.
+    `fence_interval`: the most launches between two fences.
     """
 
     __slots__ = (
@@ -77,17 +78,17 @@ class Launches:
         "cost",
         "done",
         "fence",
+        "fence_cost",
+        "fence_interval",
+        "fence_number",
         "flooded",
-        "halt",
+        "healthy_until",
         "last",
-        "least",
-        "often",
+        "least_cost",
         "order",
         "pace",
         "queue",
         "seen",
-        "sound",
-        "stop",
         "warm",
     )
 
@@ -96,15 +97,15 @@ class Launches:
         self.order = device.backend.order
         self.fence: Fence | None = None
         self.flooded: dict[VmSession, None] = {}
-        self.sound = 0
+        self.healthy_until = 0
         self.last = -1
         self.seen: Any = set()  # not declared as sets, since keys have no common type
         self.warm: Any = set()
         self.begun: dict[Any, None] = {}
         self.cost = self.done = 0
         self.pace = device.backend.pace
-        self.least = int(LEAST_NS * self.pace)
-        self.halt = self.stop = self.often = 0
+        self.least_cost = int(LEAST_NS * self.pace)
+        self.fence_cost = self.fence_number = self.fence_interval = 0
 
     def learn(self, fence: Fence, since: int) -> None:
         """Learn the pace from a fence that the device has reached. `since`: when the fence before was seen as reached.

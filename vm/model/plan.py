@@ -89,8 +89,8 @@ class Plan(WorkPlan):
         self.output: Any = outputs[0] if len(outputs) == 1 else None  # the meta of a single result
         known = tuple([meta for meta in metas if meta is not None])
         self.work = 0 if self.pending else op.estimate(known, outputs, dict(attributes))
-        most = op.max_bytes(known) if op.max_bytes is not None and not self.pending else 0
-        self.most = most if most <= device.backend.limit else 0  # otherwise the data decide whether they fit
+        max_bytes = op.max_bytes(known) if op.max_bytes is not None and not self.pending else 0
+        self.max_bytes = max_bytes if max_bytes <= device.backend.limit else 0  # otherwise data decide whether they fit
         call = KernelCall(op, dict(attributes), metas, outputs, self.in_place, self.work)
         self.kernel, self.scratch = bind(device, call)
         self.number_array = number_of(op, metas) if device.backend.takes_numbers else None

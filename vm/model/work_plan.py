@@ -23,8 +23,8 @@ class WorkPlan:
         "label",
         "launchable",
         "maker",
+        "max_bytes",
         "metas",
-        "most",
         "op",
         "open",
         "outputs",
@@ -56,7 +56,7 @@ class WorkPlan:
         self.open = None in metas or None in outputs  # some metas are not known when the client calls
         self.in_place = False
         self.work = 0
-        self.most = 0  # the most bytes of the results, if their size depends on data
+        self.max_bytes = 0  # the most bytes of the results, if their size depends on data
         self.scratch = 0  # bytes of the kernels' temporaries
         self.prompt = op.prompt
         # Whether the kernel reports only after it has run that it refuses its data; whether it waits for the device.

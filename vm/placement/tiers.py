@@ -49,7 +49,7 @@ class Tiers:
     def admit(self, instruction: Instruction) -> None:
         """Admit an instruction that may make memory, after the evictions that make room for it."""
         device, plan = instruction.device, instruction.plan
-        beside = instruction.beside if plan is None else plan.scratch + plan.most
+        beside = instruction.beside if plan is None else plan.scratch + plan.max_bytes
         if device.planned + beside > device.backend.limit:
             self._plan_room(instruction, beside)
         self.scheduler.admit(instruction)

@@ -229,8 +229,8 @@ def shares_add_up(census: Census) -> Iterator[str]:
             if copy.device.ceiling and storage.account is not None and copy.nbytes > 0:
                 held[id(storage.account), copy.device.name] += copy.nbytes
     for instruction in engine.live.values():
-        if instruction.device.ceiling and instruction.most:
-            held[id(instruction.session.account), instruction.device.name] += instruction.most
+        if instruction.device.ceiling and instruction.max_bytes:
+            held[id(instruction.session.account), instruction.device.name] += instruction.max_bytes
     for session in engine.directory.sessions.values():
         for device, nbytes in session.account.shares.items():
             found = held[id(session.account), device.name]

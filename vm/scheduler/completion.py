@@ -17,7 +17,7 @@ from ...interpreter.opcodes import Opcode
 from ..memory.allocation import give_back
 from ..memory.ledger import settle, wait_for_memory
 from ..memory.making_room import end_standby
-from ..memory.planning import plan_most
+from ..memory.planning import plan_max_bytes
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.launches import Fence, strides_of
@@ -148,8 +148,8 @@ class Completion:
         device = instruction.device
         if device.behind or instruction in device.unreserved:
             settle(device, instruction)
-        if instruction.most:
-            plan_most(instruction, 0)
+        if instruction.max_bytes:
+            plan_max_bytes(instruction, 0)
         for copy in instruction.reads + instruction.writes:
             device = copy.device
             if device.live.pop(instruction, self) is None and device.waiting:

@@ -126,7 +126,7 @@ class Dispatcher:
         stream = chosen = instruction.stream
         queue = None
         if stream is not None and stream.ordered and runs_inline(instruction, stream):
-            stream = overtake(instruction, stream)
+            stream = order_to_keep(instruction, stream)
         elif stream is not None:
             queue = queue_of(instruction.author, stream, self.devices[stream.device])
             if stream.ordered and not has_room(queue):
@@ -255,7 +255,7 @@ def runs_inline(instruction: Instruction, stream: Stream) -> bool:
     plan = instruction.plan
     if plan is not None:
         instruction.quick = plan.prompt and plan.work <= instruction.device.inline_work
-    elif is_on_disk(instruction, stream):
+    elif may_wait_for_disk(instruction, stream):
         instruction.quick = False
     else:
         size = sum(copy.nbytes for copy in instruction.reads + instruction.writes)
@@ -263,14 +263,14 @@ def runs_inline(instruction: Instruction, stream: Stream) -> bool:
     return instruction.quick and stream.inline and not instruction.soft
 
 
-def is_on_disk(instruction: Instruction, stream: Stream) -> bool:
+def may_wait_for_disk(instruction: Instruction, stream: Stream) -> bool:
     """Whether the instruction may wait for a disk: it accesses the store, or runs on one of the store's threads."""
     if stream.kind in DISK_STREAMS:
         return True
     return any(not copy.device.backend.computes for copy in instruction.reads + instruction.writes)
 
 
-def overtake(instruction: Instruction, stream: Stream) -> Stream | None:
+def order_to_keep(instruction: Instruction, stream: Stream) -> Stream | None:
     """The stream whose order an instruction on the driving thread keeps; None if it overtakes queued instructions.
 
     An overtaking instruction cannot use memory that is free only in the stream's order.

@@ -69,8 +69,8 @@ class Fences:
         self.launch(fence, launches)
         device.live[fence] = None
         launches.fence = fence
-        launches.halt = launches.cost + room_of(device, launches) // 2
-        launches.stop = launches.order.issued + launches.often
+        launches.fence_cost = launches.cost + room_of(device, launches) // 2
+        launches.fence_number = launches.order.issued + launches.fence_interval
         return fence
 
     def launch(self, fence: Fence, launches: Launches) -> None:
@@ -109,7 +109,7 @@ class Fences:
         if fence.launch > launches.order.reached:
             device.backend.got_to(fence.launch)
         if device.backend.lost is None:
-            launches.sound = max(launches.sound, fence.launch)
+            launches.healthy_until = max(launches.healthy_until, fence.launch)
         if self.learnt[device] != self.scheduler.now:  # if one pass finds two fences, the time between them is unknown
             self.learnt[device] = self.scheduler.now
             launches.learn(fence, self.passed_at[device])
@@ -125,7 +125,7 @@ class Fences:
 
     def caught_up(self, device: DeviceState, launches: Launches) -> None:
         """Note that the device has completed all launches."""
-        launches.sound = launches.order.issued
+        launches.healthy_until = launches.order.issued
         device.backend.got_to(launches.order.issued)
         launches.done = launches.cost
         self.passed_at[device] = self.scheduler.clock()
@@ -223,17 +223,17 @@ class Fences:
     def launched(self, session: VmSession, device: DeviceState, launches: Launches, cost: int = 0) -> None:
         """Make the next fence if it is due, and mark the session as flooded if it is too far ahead of the device.
 
-        Called after a launch that reaches `halt` or `stop`, or after several launches with this `cost`.
+        Called after a launch that reaches `fence_cost` or `fence_number`, or after several launches with this `cost`.
         """
         launches.cost += cost
-        often = session.detail or self.scheduler.ring.details.every or FENCE_INTERVAL
-        launches.often = min(often, FENCE_INTERVAL)
+        interval = session.detail or self.scheduler.ring.details.every or FENCE_INTERVAL
+        launches.fence_interval = min(interval, FENCE_INTERVAL)
         if launches.last != session.id:
             launches.last = session.id
-            launches.stop = min(launches.stop, launches.order.issued - 1 + launches.often)
+            launches.fence_number = min(launches.fence_number, launches.order.issued - 1 + launches.fence_interval)
             queue_of(session, launches.queue.stream, device)  # makes the session a user of the device
-            launches.halt = min(launches.halt, launches.cost + room_of(device, launches) // 2)
-        if launches.cost < launches.halt and launches.order.issued < launches.stop:
+            launches.fence_cost = min(launches.fence_cost, launches.cost + room_of(device, launches) // 2)
+        if launches.cost < launches.fence_cost and launches.order.issued < launches.fence_number:
             return
         self.fence_after(device, launches, launches.order.issued)
         if too_far(device, launches, 1):

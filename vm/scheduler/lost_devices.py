@@ -82,7 +82,7 @@ def launched_since(
         traits = entry[1]
         if len(entry) != LAUNCHED or traits[3] != device.name or not traits_of(traits[1]).computes:
             continue
-        if entry[10] <= launches.sound:
+        if entry[10] <= launches.healthy_until:
             break
         if entry[10] > until:
             continue

@@ -14,8 +14,8 @@ from ...interpreter.errors import TensordError
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.types.meta import Meta, OperandMeta
 from ..memory.ledger import learn_need, undecided
-from ..memory.planning import learn_bytes, plan_most
-from ..memory.reservation import most_of, need_alone, scratch_of, too_large
+from ..memory.planning import learn_bytes, plan_max_bytes
+from ..memory.reservation import max_bytes_of, need_alone, scratch_of, too_large
 from ..memory.shortage import full_below
 from ..model.charges import charge_late, check_bytes, check_share, has_share
 from ..model.instruction import Instruction
@@ -77,9 +77,9 @@ class PendingMetas:
         except TensordError as error:
             self.failed(instruction, error)
             return resolved
-        need = most = most_of(instruction)
+        need = most = max_bytes_of(instruction)
         if most:
-            plan_most(instruction, most)
+            plan_max_bytes(instruction, most)
         for binding, meta in zip(instruction.outputs, metas, strict=True):
             if meta is not None:
                 learn_bytes(binding.copy, meta.nbytes, binding.tensor.storage.account)
@@ -100,7 +100,7 @@ class PendingMetas:
         known = need_alone(instruction)
         if known + nbytes > instruction.device.backend.limit:
             raise too_large(instruction, nbytes, known - scratch_of(instruction))
-        return self.check_quotas(instruction, nbytes, nbytes + most_of(instruction), evicted=evicted)
+        return self.check_quotas(instruction, nbytes, nbytes + max_bytes_of(instruction), evicted=evicted)
 
     def check_quotas(self, instruction: Instruction, nbytes: int, share: int, *, evicted: bool) -> bool:
         """QuotaError if more bytes exceed the session's quota, or a larger `share` of the device its ceiling.

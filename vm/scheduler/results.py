@@ -12,7 +12,7 @@ from ...interpreter.errors import DeviceMemoryError, QuotaError, TensordError
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
 from ..memory.allocation import adopt
-from ..memory.planning import plan_most
+from ..memory.planning import plan_max_bytes
 from ..memory.release import release
 from ..memory.reservation import is_stuck
 from ..memory.shortage import withheld
@@ -38,7 +38,7 @@ def adopt_results(metas: PendingMetas, instruction: Instruction, *, last: bool, 
         return True
     for index, (binding, array, nbytes) in enumerate(results_to_come(instruction)):
         try:
-            more, again = nbytes - instruction.most, evicted and not index
+            more, again = nbytes - instruction.max_bytes, evicted and not index
             if binding.tensor.meta is None and not metas.check_quotas(instruction, nbytes, more, evicted=again):
                 return False
         except QuotaError as error:
@@ -71,7 +71,7 @@ def adopt_one(instruction: Instruction, binding: Binding, array: Any, nbytes: in
     if copy.buffer is None:
         return False
     instruction.used = copy.device.backend.allocated
-    plan_most(instruction, max(instruction.most - nbytes, 0))  # the known size counts instead
+    plan_max_bytes(instruction, max(instruction.max_bytes - nbytes, 0))  # the known size counts instead
     learn_size(binding.tensor, nbytes)
     return True
 
@@ -90,8 +90,8 @@ def fail_next_result(instruction: Instruction, holders: str) -> None:
 
 def resolve_adopted(metas: PendingMetas, instruction: Instruction) -> None:
     """Resolve the metas of the results, after giving up the memory that was planned for results of unknown size."""
-    if instruction.most:
-        plan_most(instruction, 0)
+    if instruction.max_bytes:
+        plan_max_bytes(instruction, 0)
     if not has_share(instruction.session.account, instruction.device, 0):  # made without a check
         metas.wanted.append(Wanted(instruction, 0, share=True))
     for binding, array in zip(instruction.outputs, instruction.results, strict=True):

@@ -92,7 +92,7 @@ class SerialRoutines:
 
 
 class SerialSessionRuns:
-    """The engine of the runs of one session, as `unfolding.Engine` requires it."""
+    """The engine of the runs of one session, as `op_by_op.run.RunEngine` requires it."""
 
     def __init__(self, routines: SerialRoutines, session: SerialSession) -> None:
         self.routines = routines

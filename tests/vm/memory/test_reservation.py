@@ -10,7 +10,7 @@ import pytest
 from tensord.interpreter.errors import DeviceMemoryError, KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.memory.ledger import expect
-from tensord.vm.memory.reservation import is_stuck, loss_of, most_of, out_of_memory, reserve, take
+from tensord.vm.memory.reservation import is_stuck, loss_of, max_bytes_of, out_of_memory, reserve, take
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.lifecycle import Event, Status
 from tensord.vm.model.session_queue import SessionQueue
@@ -94,8 +94,8 @@ class TestReserve:
         (instruction,) = bare.engine.live.values()
         device = bare.engine.devices["cpu:0"]
         assert instruction.status is Status.DISPATCHED
-        assert device.unreserved == {instruction: most_of(instruction)}
-        assert most_of(instruction) == 24
+        assert device.unreserved == {instruction: max_bytes_of(instruction)}
+        assert max_bytes_of(instruction) == 24
         bare.drain()
         assert device.unreserved == {}
 

@@ -75,13 +75,13 @@ def first_line(error: BaseException, lines: int = 1) -> str:
 def supervisors() -> dict[str, Any]:
     """The actors by node name, in order. Empty if there is no cluster with that name."""
     names = sorted(ray.util.list_named_actors(), key=index_of)
-    found = {}
+    actors = {}
     for name in names:
         try:
-            found[name] = ray.get_actor(name)
+            actors[name] = ray.get_actor(name)
         except ValueError:  # the actor has ended in the meantime
             continue
-    return found
+    return actors
 
 
 def running_supervisors(namespace: str) -> dict[str, Any]:
@@ -94,21 +94,21 @@ def running_supervisors(namespace: str) -> dict[str, Any]:
 
 def supervisors_named(namespace: str, nodes: Sequence[str]) -> dict[str, Any]:
     """The supervisors of these nodes, or all if none are named. ClusterError if a node does not exist."""
-    found = running_supervisors(namespace)
+    running = running_supervisors(namespace)
     for node in nodes:
-        if node not in found:
-            raise ClusterError(f"unknown node {node!r}; nodes: {', '.join(found)}")
-    return {node: found[node] for node in nodes} if nodes else found
+        if node not in running:
+            raise ClusterError(f"unknown node {node!r}; nodes: {', '.join(running)}")
+    return {node: running[node] for node in nodes} if nodes else running
 
 
-def answers(asked: Mapping[str, Any], seconds: float = ANSWER_TIMEOUT, lost: Container[str] = ()) -> dict[str, Any]:
+def answers(calls: Mapping[str, Any], seconds: float = ANSWER_TIMEOUT, lost: Container[str] = ()) -> dict[str, Any]:
     """The answer of each supervisor, by node, or its error if it does not answer. Supervisors in `lost` have only
     `LOST_NODE_TIMEOUT` seconds."""
-    sure = [reference for node, reference in asked.items() if node not in lost]
+    sure = [call for node, call in calls.items() if node not in lost]
     _await(sure, len(sure), seconds)
-    if len(sure) < len(asked):
-        _await(list(asked.values()), len(asked), LOST_NODE_TIMEOUT)
-    return {node: _answer(reference) for node, reference in asked.items()}
+    if len(sure) < len(calls):
+        _await(list(calls.values()), len(calls), LOST_NODE_TIMEOUT)
+    return {node: _answer(call) for node, call in calls.items()}
 
 
 def rows_of(handles: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,11 +116,11 @@ def rows_of(handles: Mapping[str, Any]) -> dict[str, Any]:
 
     If the first one that answers considers others lost, they are hardly waited for.
     """
-    asked = {node: one.row.remote() for node, one in handles.items()}
-    first = _await(list(asked.values()), 1, ANSWER_TIMEOUT)
+    references = {node: one.row.remote() for node, one in handles.items()}
+    first = _await(list(references.values()), 1, ANSWER_TIMEOUT)
     row = _answer(first[0]) if first else {}
     members = row["members"] if isinstance(row, Mapping) and row else ()
-    return answers(asked, lost={one["node"] for one in members if one["state"] == LOST})
+    return answers(references, lost={one["node"] for one in members if one["state"] == LOST})
 
 
 def _await(references: Sequence[Any], count: int, seconds: float) -> list[Any]:

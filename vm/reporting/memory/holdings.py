@@ -54,7 +54,7 @@ def slices(engine: Engine, where: Where, limit: int = PER_TRACE) -> Iterator[lis
         yield []
     largest.sort(reverse=True)
     for start in range(0, len(largest), PER_SLICE):
-        yield [row(one, names, where) for one in largest[start : start + PER_SLICE] if is_there(one)]
+        yield [row(one, names, where) for one in largest[start : start + PER_SLICE] if has_memory(one)]
 
 
 class Largest:
@@ -120,7 +120,7 @@ def held_by(some: Iterable[VmTensor], seen: set[int]) -> Iterator[SizedCopy]:
                     yield SizedCopy(copy.nbytes, copy.id, copy, storage)
 
 
-def is_there(sized: SizedCopy) -> bool:
+def has_memory(sized: SizedCopy) -> bool:
     """Whether the copy still has its memory.
 
     If it was released, its objects may serve another tensor (`memory.recycling`).

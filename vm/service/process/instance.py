@@ -75,7 +75,7 @@ class Instance:
         if self.parsed.kind != "ipc":
             return
         path = Path(self.parsed.path)
-        if is_there(path):
+        if exists(path):
             path.unlink()
 
     def __enter__(self) -> Self:
@@ -96,10 +96,10 @@ def check_directories(address: str) -> None:
     elif not os.access(directory.parent, os.W_OK | os.X_OK):
         raise _cannot_make(directory, errno.EACCES if directory.parent.is_dir() else errno.ENOENT)
     if parsed.kind == "ipc":
-        is_there(Path(parsed.path))
+        exists(Path(parsed.path))
 
 
-def is_there(path: Path) -> bool:
+def exists(path: Path) -> bool:
     """Whether there is a socket file; StartError if another file is in its place."""
     try:
         found = path.lstat()
