@@ -169,6 +169,12 @@ def impatient() -> Iterator[Callable[..., Session]]:
         session.close()
 
 
+def hang(session: Session, device: str, **where: Any) -> None:
+    """Make the next such task of a device hang. No earlier one is reported then: on a busy machine, any task may be."""
+    until(session, lambda: not machine_of(session).hung)
+    device_of(session, device).inject(Fault(FaultKind.HANG, **where))
+
+
 def hung(session: Session) -> list[dict[str, Any]]:
     """Wait until an instruction is reported as hanging."""
     until(session, lambda: bool(machine_of(session).hung))
@@ -183,7 +189,7 @@ def test_a_launched_op_that_hangs_is_named_though_nobody_waits_for_it(impatient)
     for op in ("exp", "log"):
         for _ in range(2):  # the first call is the launcher's
             s.call(op, [x])[0].wait(WAIT)
-    device_of(s, "sim:0").inject(Fault(FaultKind.HANG, label="exp"))
+    hang(s, "sim:0", label="exp")
     results = [s.call(op, [x])[0] for op in ("exp", "log", "log")]
     s.flush()
     (entry,) = hung(s)
@@ -199,7 +205,7 @@ def test_a_hanging_kernel_is_named_while_the_others_go_on(impatient, device):
     """Behaviour 48: a kernel that hangs: it is named within 5 s, the other streams go on, shutdown still ends."""
     s = impatient({"name": "cpu:0", "workers": 2}, {"name": "sim:0", "compute_streams": 2}, "sim:1")
     x = s.asarray(ones(8), device=device).wait(WAIT)
-    device_of(s, device).inject(Fault(FaultKind.HANG, label="exp"))
+    hang(s, device, label="exp")
     stuck = s.call("exp", [x])[0]
     behind = stuck + 1.0
     s.flush()
@@ -220,7 +226,7 @@ def test_a_hang_that_ends_is_no_longer_named(impatient):
     """Behaviour 48: it is reported as long as it hangs, and afterwards its result is valid."""
     s = impatient("cpu:0", "sim:0")
     x = s.asarray(ones(8), device="sim:0").wait(WAIT)
-    device_of(s, "sim:0").inject(Fault(FaultKind.HANG, label="exp"))
+    hang(s, "sim:0", label="exp")
     y = s.call("exp", [x])[0]
     s.flush()
     assert [entry["op"] for entry in hung(s)] == ["exp"]
@@ -262,7 +268,7 @@ def test_closing_with_a_hang_answers_those_who_wait(impatient):
     """Behaviour 48: shutdown ends although a kernel hangs; calls that wait for the kernel get an error, not a hang."""
     s = impatient("cpu:0", "sim:0")
     x = s.asarray(ones(8), device="sim:0").wait(WAIT)
-    device_of(s, "sim:0").inject(Fault(FaultKind.HANG, label="exp"))
+    hang(s, "sim:0", label="exp")
     y = s.call("exp", [x])[0]
     errors: list[BaseException] = []
 

@@ -249,19 +249,19 @@ class TestErrors:
 
     def test_a_timeout_names_whom_it_waits_for(self, nodes: Nodes) -> None:
         nodes.links["node1"].cut_off("node0")
-        results = all_reduce(nodes.ones([ALL[0], ALL[2]]), timeout=0.05)
+        results = all_reduce(nodes.ones([ALL[0], ALL[2]]), timeout=0.5)
         waits = "it waits for operands and results on other nodes: node1 "
-        with pytest.raises(KernelError, match=rf"within 0\.05 s: {waits}"):
+        with pytest.raises(KernelError, match=rf"within 0\.5 s: {waits}"):
             results[0].wait(timeout=WAIT)
         for each in results[1:]:
-            with pytest.raises(KernelError, match=r"within 0\.05 s"):
+            with pytest.raises(KernelError, match=r"within 0\.5 s"):
                 each.wait(timeout=WAIT)
 
     def test_a_timeout_during_a_launch_ends_it_everywhere_and_the_next_one_works(self, nodes: Nodes) -> None:
         names = [ALL[0], ALL[2]]
-        results = nodes.stuck(names, "node1", timeout=0.05)
+        results = nodes.stuck(names, "node1", timeout=0.5)
         for each in results:
-            with pytest.raises(KernelError, match=r"within 0\.05 s"):
+            with pytest.raises(KernelError, match=r"within 0\.5 s"):
                 each.wait(timeout=WAIT)
         nodes.gpu.release("it")
         assert all_reduce(nodes.ones(names))[1].tolist() == [2.0] * 4

@@ -227,8 +227,8 @@ def collectives_of(x: td.Tensor, y: td.Tensor) -> list[td.Tensor]:
 def test_a_timeout_ends_kernels_that_wait_for_ever(gpu: Gpu) -> None:
     with machine() as session:
         tensors = spread(session, values_of(2, (4,)))
-        results = stuck(gpu, session, tensors, timeout=0.01)
-        with pytest.raises(KernelError, match=r"has not ended on cuda:0 within 0\.01 s"):
+        results = stuck(gpu, session, tensors, timeout=0.5)
+        with pytest.raises(KernelError, match=r"has not ended on cuda:0 within 0\.5 s"):
             results[1].wait(timeout=WAIT)
         gpu.release("it")
         assert all_reduce(tensors)[0].wait(timeout=WAIT).shape == (4,)

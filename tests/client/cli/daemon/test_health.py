@@ -25,7 +25,7 @@ Run = Callable[..., tuple[Any, str, str]]
 FAULTY = """
 devices = ["cpu:0", {name = "sim:0", faults = [{kind = "%s", label = "matmul"}]}]
 grace = 0.1
-hang_after = 0.2
+hang_after = 1.0
 [log]
 format = "json"
 """
