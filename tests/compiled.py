@@ -1,4 +1,4 @@
-"""Is the engine compiled here? Asked once: the answer takes the digests of all sources."""
+"""Is the engine compiled here? Computed once, as the answer takes the digests of all sources."""
 
 from __future__ import annotations
 

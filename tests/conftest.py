@@ -1,4 +1,4 @@
-"""What every test is held to, and the sessions tests start from.
+"""The checks after every test, and the sessions from which tests start.
 
 After each test: no thread, file descriptor or shared memory more than before, and every virtual machine closed. A
 machine opened through the fixtures here has to be empty after it was closed: no instruction, no memory.
@@ -33,22 +33,22 @@ from .compiled import COMPILED
 from .daemon import Daemon
 from .through_daemon import Daemons
 
-# Several people share a machine: a deadline would measure them.
+# A busy machine would exceed deadlines.
 settings.register_profile("tensord", deadline=None, max_examples=12, derandomize=True)
 settings.load_profile("tensord")
 
 JOIN = 5.0  # seconds that a thread may take to end after its test, and a machine to close
 ROUND = 0.002  # seconds between two looks
 SHM = "/dev/shm"  # noqa: S108 - looked at, never written to
-PASSING = (".org.chromium.", "tensord-tests-", "sem.")  # what the names of others' entries there begin with
+PASSING = (".org.chromium.", "tensord-tests-", "sem.")  # prefixes of others' entries there
 DESCRIPTORS = "/proc/self/fd"
 
 
-gc.disable()  # until tests are collected, a quarter of whose time it would take
+gc.disable()  # until tests are collected: it would take a quarter of that time
 
 
 def pytest_collection_finish() -> None:
-    """What is there before the first test stays there: the collector does not look at it again in each test."""
+    """Objects from before the first test stay: the collector does not examine them again in each test."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -56,7 +56,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def what_a_module_leaves_stays() -> Iterator[None]:
-    """As what is there before the first test. Else the tests that collect take longer, the later they run."""
+    """As for objects from before the first test. Otherwise the tests that collect take longer, the later they run."""
     yield
     gc.collect()
     gc.freeze()
@@ -68,10 +68,10 @@ def entries(folder: str) -> set[str]:
 
 
 def open_descriptors() -> set[int]:
-    """The descriptors of this process; none where the system does not tell."""
+    """The descriptors of this process; none where the system does not list them."""
     found = set()
     for descriptor in map(int, entries(DESCRIPTORS)):
-        with suppress(OSError):  # it is the one that has listed them
+        with suppress(OSError):  # the descriptor that lists them
             fcntl.fcntl(descriptor, fcntl.F_GETFD)
             found.add(descriptor)
     return found
@@ -115,7 +115,7 @@ def new_threads(before: set[threading.Thread]) -> set[threading.Thread]:
 
 @pytest.fixture(scope="session", autouse=True)
 def away_from_the_users_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nobody listens at the default address, whatever runs on this machine."""
+    """The default address has no listener, whatever runs on this machine."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
         patched.delenv("TENSORD_ADDRESS", raising=False)
@@ -127,7 +127,7 @@ MACHINES: list[VirtualMachine] = []  # of the test that runs
 
 @pytest.fixture(scope="session", autouse=True)
 def _machines_are_noted() -> Iterator[None]:
-    """Once for all tests: to patch a class anew for each takes longer than many a test."""
+    """Once for all tests: patching a class anew for each takes longer than many a test."""
     initialise = VirtualMachine.__init__
 
     def note(machine: VirtualMachine, *args: Any, **kwargs: Any) -> None:
@@ -172,7 +172,7 @@ def open_machines() -> list[VirtualMachine]:
 
 
 def new_descriptors(before: set[int]) -> dict[int, str]:
-    """Descriptors opened since, and what they are open on. The driver of a GPU opens some whenever it likes."""
+    """New descriptors, and the files that they are open on. The driver of a GPU opens some whenever it likes."""
     found = {}
     for descriptor in set() if stand_in.is_cuda() else open_descriptors() - before:
         with suppress(OSError):  # closed meanwhile
@@ -181,7 +181,7 @@ def new_descriptors(before: set[int]) -> dict[int, str]:
 
 
 def assert_empty(engine: Engine) -> None:
-    """After its sessions were closed an engine holds nothing: no instruction, no name's leftovers, no memory."""
+    """After its sessions were closed an engine holds nothing: no instruction, no entry of a name, no memory."""
     assert not engine.live, f"live instructions: {list(engine.live.values())[:5]}"
     assert not engine.pending
     assert not engine.scheduler.dispatcher.ready
@@ -206,7 +206,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Tell the processes that tests start which device stands in for others.
 
-    Ctrl-C and a hangup are what tests are about; a shell that runs the tests in the background has both ignored.
+    Ctrl-C and a hangup are the subject of tests; a shell that runs the tests in the background has both ignored.
     """
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -217,7 +217,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def the_device() -> Iterator[None]:
-    """With `--device`: it stands in for others. A GPU is opened once before any test looks for what is left behind."""
+    """With `--device`: it stands in for others. A GPU is opened once before any test checks for leaks."""
     with stand_in.installed(pytest.skip):
         if stand_in.is_cuda():
             with tensord.connect("local", devices=["cpu:0", "sim:0"]) as session:
@@ -226,7 +226,7 @@ def the_device() -> Iterator[None]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what cannot be shown on the device that stands in."""
+    """Skip tests that the device that stands in cannot run."""
     if reason := stand_in.unfit(item):
         pytest.skip(reason)
 
@@ -241,7 +241,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say that they were, whatever else is shown."""
+    """Report the reasons, in every mode of output."""
     for reason, count in CUDA_REASONS.items():
         terminalreporter.write_line(f"{count} tests need a GPU and were skipped: {reason.removeprefix('Skipped: ')}")
 
@@ -262,13 +262,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def chooses_machines(test: pytest.Function) -> bool:
-    """Does the test say itself on which machines it runs?"""
+    """Does the test itself name the machines that it runs on?"""
     return any("machines" in mark.args[0] for mark in test.iter_markers("parametrize"))
 
 
 @pytest.fixture(scope="session")
 def daemons(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Daemons]:
-    """The daemons that sessions are on if they are not in this process."""
+    """The daemons of sessions that are not in this process."""
     running = Daemons(tmp_path_factory.mktemp, alone=pytestconfig.getoption("--daemon"))
     yield running
     running.close()
@@ -276,7 +276,7 @@ def daemons(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Confi
 
 @pytest.fixture
 def machines(request: pytest.FixtureRequest) -> str:
-    """Where the test's machines are: "here" or "daemon"; "serial": here, with the serial engine."""
+    """The place of the test's machines: "here" or "daemon"; "serial": here, with the serial engine."""
     where: str = getattr(request, "param", "here")
     if where == "daemon":
         request.getfixturevalue("daemons")
@@ -348,7 +348,7 @@ def machine_of(session: Session) -> VirtualMachine:
 
 
 def resume_streams(machine: VirtualMachine) -> None:
-    """A test that failed may have left streams held, and its sessions wait for what they saved."""
+    """A test that failed may have left streams held, and its sessions wait for their saves."""
     for backend in machine.tiers.values():
         for stream in backend.streams:
             if isinstance(stream, WorkerStream) and stream.held:
@@ -380,7 +380,7 @@ def sim_session(make_session: Callable[..., Session]) -> Session:
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon for the tests of one module, with cpu:0 and sim:0. At its end it stops well, and nothing went wrong."""
+    """A daemon for the tests of one module, with cpu:0 and sim:0. At its end it stops well, without errors."""
     with Daemon.start(tmp_path_factory.mktemp("daemon"), "--device", "cpu:0", "--device", "sim:0") as running:
         yield running
         with running.connect() as last:

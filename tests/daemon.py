@@ -25,7 +25,7 @@ READY = 30.0  # seconds; a start takes about half of one
 
 
 class Daemon:
-    """A running `tensord serve`. A context manager; killed at its end if nobody stopped it."""
+    """A running `tensord serve`. A context manager; killed at its end if it still runs."""
 
     def __init__(self, process: subprocess.Popen[str], address: str, directory: Path) -> None:
         self.process = process
@@ -43,12 +43,12 @@ class Daemon:
         main: tuple[str, str] = MAIN,
         **environment: str,
     ) -> Self:
-        """Start `tensord serve` with these options and wait until it is ready. `program`: what Python runs; `main`: the
-        function that a forked process calls.
+        """Start `tensord serve` with these options and wait until it is ready. `program`: the program for Python;
+        `main`: the function that a forked process calls.
 
-        Its socket lies in a short path, since a socket's path may have 107 bytes. `environment` is added to ours.
-        By default the program is `tensord`, with the device that stands in for others, if one does; it is forked from
-        a process that has imported it unless it is to have something special.
+        Its socket lies in a short path, since a socket's path may have 107 bytes. `environment` is added to ours. By
+        default the program is `tensord`, with the device that stands in for others, if one does; it is forked from a
+        process that has imported it, unless an option requires a process of its own.
         """
         real = bool(program or environment.keys() - {"XDG_RUNTIME_DIR"} or stand_in.chosen())
         program = program or ("-m", "tests.stand_in" if stand_in.chosen() else "tensord.client.cli")
@@ -87,7 +87,7 @@ class Daemon:
 
     @property
     def log(self) -> str:
-        """What it has written to its log so far."""
+        """Its log so far."""
         return (self.directory / "daemon.log").read_text()
 
     def connect(self, **options: Any) -> td.Session:

@@ -17,7 +17,7 @@ import pytest
 Test: TypeAlias = Callable[..., None]
 Ids: TypeAlias = Callable[[Any], Any] | Iterable[str] | None
 SHOWN: Final = 40  # failed cases of one test
-LENGTH: Final = 400  # characters of what is wrong with one
+LENGTH: Final = 400  # characters of the error of one
 KEPT: Final = {"pytestmark", "__wrapped__"}  # attributes of the test; others are hypothesis's, for each case by itself
 CHOSEN: Final = os.environ.get("TENSORD_CASE", "")
 
@@ -35,7 +35,7 @@ class Layer(NamedTuple):
         return label_of(self.case, self.position, self.ids)
 
     def arguments(self) -> dict[str, Any]:
-        """What it gives to the test."""
+        """The values that it gives to the test."""
         return dict(zip(self.names, values_of(self.case, len(self.names)), strict=True))
 
 
@@ -68,7 +68,7 @@ def each_case(names: str | Sequence[str], cases: Iterable[Any], ids: Ids = None)
 
 
 def run_all(test: Callable[..., None], every: Sequence[Sequence[Layer]]) -> None:
-    """Run all cases, but for those that were not chosen, and fail with those that failed."""
+    """Run all chosen cases, and fail with those that failed."""
     wrong: list[tuple[str, Exception]] = []
     skipped: list[BaseException] = []
     for layers in every:
@@ -93,7 +93,7 @@ def labels_of(layers: Sequence[Layer]) -> str:
 
 
 def label_of(case: Any, position: int, ids: Ids) -> str:
-    """The name of what one decorator gives."""
+    """The name of the value that one decorator gives."""
     if isinstance(ids, list):
         return str(ids[position])
     if is_param(case) and case.id is not None:

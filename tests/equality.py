@@ -1,9 +1,9 @@
-"""Equal on this device (docs/decisions/0023): what tests ask of a result, wherever it was computed.
+"""Equality on a device (docs/decisions/0023): the tests' comparison for a result, wherever it was computed.
 
-On a host device, the simulated ones among them, equal is equal, bit for bit, or what the test itself says. On a GPU a
-result may be as far away as `tests/special_values.py` says of its op, in ulps of the element, or of the largest one for
-sums; and special values that the array API standard leaves open are not compared. What does not round is exact there,
-too. This is the one way for tests to ask: `is_on_gpu`, `least`, `may_give_a_value`, `is_all_open`, `why_unequal`,
+On a host device, the simulated ones among them, equal is equal, bit for bit, or as the test itself defines. On a GPU a
+result may be as far away as `tests/special_values.py` allows for its op, in ulps of the element, or of the largest one
+for sums; special values that the array API standard leaves open are not compared. Ops that do not round are exact
+there, too. Tests ask in no other way: `is_on_gpu`, `least`, `may_give_a_value`, `is_all_open`, `why_unequal`,
 `assert_equal`.
 """
 
@@ -39,7 +39,7 @@ def is_all_open(op: str, values: Sequence[Any]) -> bool:
 def why_unequal(
     op: str, found: Any, expected: Any, operands: Sequence[Any] = (), attributes: Mapping[str, Any] | None = None
 ) -> str:
-    """What is wrong with a result of a GPU; "" if it is equal. `op` may be no op's name: then equal is equal."""
+    """The difference of a result of a GPU; "" if it is equal. If `op` is no op's name, equal is bit for bit."""
     if op not in REGISTRY:
         same = np.array_equal(found, expected, equal_nan=expected.dtype.kind in "fc")
         return "" if same else f"{found!r} instead of {expected!r}"

@@ -72,7 +72,7 @@ class Parent:
             return json.loads(self._ours.recv(MOST))
 
     def close(self) -> None:
-        """Ask nothing any more."""
+        """Close the connection."""
         self._ours.close()
         self._theirs.close()
 
@@ -138,7 +138,7 @@ def popen(
     stderr: IO[Any] | None = None,
     **_: object,
 ) -> Forked:
-    """In place of `subprocess.Popen`, where that starts Python with a script, or with `-m tensord.client.cli`."""
+    """In place of `subprocess.Popen`, for Python with a script, or with `-m tensord.client.cli`."""
     main, arguments = ("tests.forked", "script"), command[1:]
     if command[1:3] == ["-m", "tensord.client.cli"]:
         main, arguments = ("tensord.client.cli.main", "main"), ["tensord", *command[3:]]
@@ -183,7 +183,7 @@ def run_script(
     cwd: str | os.PathLike[str] | None = None,
     whole: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script with warnings as errors. `whole`: it ends with all that the end of an interpreter is."""
+    """Run a script with warnings as errors. `whole`: it ends as an interpreter does, with its memory taken apart."""
     return run(("tests.forked", "script"), [script, *arguments], env=env, cwd=cwd, whole=whole)
 
 
@@ -191,7 +191,7 @@ def run_script(
 
 
 def serve(asked: socket.socket) -> dict[str, Any] | None:
-    """Fork and wait as asked for, until nobody asks any more. In the forked process: what it is to do."""
+    """Fork and wait on request, until the requests end. Returns only in a forked process, with its request."""
     while True:
         text, descriptors, _, _ = socket.recv_fds(asked, MOST, 3)
         if not text:
@@ -217,7 +217,7 @@ def status_of(pid: int) -> int | None:
 
 
 def become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-    """Take over the streams, environment, working directory and arguments of a process that was asked for."""
+    """Take over the streams, environment, working directory and arguments of the requested process."""
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -237,14 +237,14 @@ def script() -> None:
 
 def main() -> None:
     """Import, and serve. A forked process calls its function last, so that it ends as an interpreter does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, for those who started us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, for the processes that started us
     sys.path[0] = ROOT
     for name in IMPORTED:
         importlib.import_module(name)
     for parent in (PARENT, importlib.import_module("tests.forked").PARENT):
-        parent.close()  # what is forked here asks for none
+        parent.close()  # forked processes do not use one
     gc.collect()
-    gc.freeze()  # else each collection in a forked process looks at all of it, and so copies it
+    gc.freeze()  # otherwise each collection in a forked process examines all objects, and so copies their pages
     request = serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:
         module, name = request["main"]

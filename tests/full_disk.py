@@ -1,4 +1,4 @@
-"""A disk that is full, for a while: the rest of the process writes files, too, the report of the tests among them."""
+"""A full disk, for a while: the rest of the process writes files, too, such as the report of the tests."""
 
 from __future__ import annotations
 

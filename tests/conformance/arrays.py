@@ -1,7 +1,7 @@
-"""What calls are made of, as strategies: arrays with values that matter, shapes that broadcast, axes, scalars.
+"""Strategies for the arguments of calls: arrays with interesting values, shapes that broadcast, axes, scalars.
 
-Hypothesis decides dtype, shape and seed; the seed decides the values. Now and then a shape or an axis is one that does
-not fit, since what is refused is compared, too. Strategies are made once, since that takes longer than drawing.
+Hypothesis decides dtype, shape and seed; the seed decides the values. Now and then a shape or an axis does not fit,
+since refusals are compared, too. Strategies are made once, since that takes longer than drawing.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def axes_of(draw: Any, ndim: int) -> tuple[int, ...]:
 
 @cache
 def reduced_axes(ndim: int) -> st.SearchStrategy[int | tuple[int, ...] | None]:
-    """What a reduction takes as `axis`: None, one, or several."""
+    """The `axis` argument of a reduction: None, one, or several."""
     return st.one_of(axes_of(ndim), axis_of(ndim), axes_of(ndim), st.none())
 
 

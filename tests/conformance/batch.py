@@ -1,4 +1,4 @@
-"""Many small calls on one device whose results are fetched at once, and then held to what was expected of them."""
+"""Many small calls on one device whose results are fetched at once, and then compared with the expected ones."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ..equality import is_on_gpu
 from .special import PARTS, Case, column, complex_column, failures
 
 Check = Callable[[np.ndarray], Iterable[str]]
-# Vector instructions take several elements at a time, and what is left over alone: both see every case.
+# Vector instructions take several elements at a time, and the remaining ones alone: both see every case.
 COPIES = 3
 
 
 def failure_alone(case: Case, found: np.ndarray, *, rounded: bool = False) -> list[str]:
-    """What of the one result is not as expected."""
+    """The differences of one result from the expected one."""
     return failures([case], found[None], rounded=rounded)
 
 
 class Batch:
-    """Results that are still to come, each with its check, which says what is wrong."""
+    """Results that are still to come, each with its check, which returns the differences."""
 
     def __init__(self, session: Session, device: str) -> None:
         self.session = session
@@ -48,7 +48,7 @@ class Batch:
         self.expect(label, result, lambda found: different(found, np.asarray(expected)))
 
     def settle(self) -> None:
-        """Fetch all results, and fail with all that is wrong with them."""
+        """Fetch all results, and fail with all differences."""
         results, self._results = self._results, []
         found = self.session.fetch(result for _, result, _ in results)
         wrong = [
@@ -84,7 +84,7 @@ class Batch:
 
 
 def awake(session: Session) -> Session:
-    """The session, whose devices have started their threads: the test that did would be told that it leaves them."""
+    """The session with its devices' threads started: otherwise the test that starts them would fail as leaking them."""
     large = [session.asarray(np.ones(1 << 18), device) for device in session.devices]
     session.fetch([x * x for x in large])
     return session

@@ -1,7 +1,7 @@
 """A call of a function of the standard, to be made in several namespaces: ours, array_api_strict and NumPy.
 
-In a `Call` a NumPy array stands for a tensor, a NumPy dtype for a dtype, `DEVICE` for a device, and `Host` for what a
-namespace is to get as it is.
+In a `Call` a NumPy array stands for a tensor, a NumPy dtype for a dtype, `DEVICE` for a device, and `Host` for a value
+that a namespace gets unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Call:
 
 
 class Side(NamedTuple):
-    """A namespace, and what it calls tensors, dtypes and devices."""
+    """A namespace, and its types of tensors, dtypes and devices."""
 
     namespace: Any
     tensor: Callable[[np.ndarray], Any]
@@ -66,7 +66,7 @@ def call(*args: Any, **kwargs: Any) -> st.SearchStrategy[Call]:
 
 
 def make(function: Callable[..., Any], made: Call, side: Side) -> Any:
-    """Make the call with arguments as that namespace takes them."""
+    """Make the call with the arguments translated for that namespace."""
     return function(*(translate(arg, side) for arg in made.args), **translate(dict(made.kwargs), side))
 
 
@@ -78,7 +78,7 @@ def find(namespace: Any, name: str) -> Any:
 
 
 def translate(value: Any, side: Side) -> Any:
-    """An argument as that namespace takes it."""
+    """An argument, translated for that namespace."""
     if isinstance(value, np.ndarray):
         return side.tensor(value)
     if isinstance(value, np.dtype):
@@ -98,7 +98,7 @@ def leaves(result: Any) -> list[Any]:
 
 
 def form(result: Any) -> Any:
-    """How a result is put together of tensors: the names of a named tuple's fields, and lists against tuples."""
+    """The structure of a result of tensors: the names of a named tuple's fields, and lists against tuples."""
     if not isinstance(result, list | tuple):
         return None
     fields = getattr(result, "_fields", None)
@@ -113,7 +113,7 @@ def quietly(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def host(leaf: Any) -> Any:
-    """A result of one of the references as NumPy has it."""
+    """A result of one of the references, as NumPy arrays."""
     if isinstance(leaf, array_api_strict._array_object.Array):
         return leaf._array
     if isinstance(leaf, array_api_strict._dtypes.DType):
@@ -122,7 +122,7 @@ def host(leaf: Any) -> Any:
 
 
 def fetched(session: Session, results: Sequence[Any]) -> list[Any]:
-    """Our results with tensors as arrays, fetched at once, which are what the tensors say that they are."""
+    """Our results with tensors as arrays, fetched at once; they match the tensors' shapes and dtypes."""
     tensors = [leaf for leaf in results if isinstance(leaf, Tensor)]
     arrays = iter(session.fetch(tensors))
     found = [next(arrays) if isinstance(leaf, Tensor) else leaf for leaf in results]

@@ -1,8 +1,8 @@
-"""What the conformance tests share: a session for each module, and the checks that they run by the hundred.
+"""Fixtures of the conformance tests: a session for each module, and the checks that they run by the hundred.
 
-The suite draws some calls of each function, has the tables of special cases on one device, and runs half of users' code
-of other libraries on the devices in turn. `make conformance-long EXAMPLES=300` draws so many calls, and has everything
-on both devices, that code with both dtypes.
+The suite draws some calls of each function, has the tables of special cases on one device, and runs half of the user
+code of other libraries on the devices in turn. `make conformance-long EXAMPLES=300` draws so many calls, and runs
+everything on both devices, the user code with both dtypes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .judge import Entry, Refusal, check, check_arrays_are_refused
 LONG = "TENSORD_CONFORMANCE_EXAMPLES" in os.environ
 EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "3"))
 DEVICES = ["cpu:0", "sim:0"]
-TABLED = DEVICES if LONG or chosen() else DEVICES[1:]  # where the tables of special cases are gone through
+TABLED = DEVICES if LONG or chosen() else DEVICES[1:]  # the device for the tables of special cases
 COMBINATIONS = [("cpu:0", "float64"), ("sim:0", "float32")]  # device and dtype
 if LONG:
     COMBINATIONS += [("cpu:0", "float32"), ("sim:0", "float64")]
@@ -50,7 +50,9 @@ def strict() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def session(pytestconfig: pytest.Config) -> Iterator[Session]:
-    """A session for the tests of one module. At its end nothing is left on its machine, and nothing went wrong."""
+    """A session for the tests of one module. At its end its machine is empty, and no instruction has failed
+    unexpectedly.
+    """
     if pytestconfig.getoption("--serial"):
         with tensord.connect("local", devices=DEVICES, engine="serial") as running:
             yield running
@@ -64,11 +66,11 @@ def session(pytestconfig: pytest.Config) -> Iterator[Session]:
 
 
 def awaken(session: Session) -> None:
-    """Have the devices start their threads now, so that no test is held to have left them behind."""
+    """Have the devices start their threads now, so that no test fails for leaving them behind."""
     xp = session.xp
     for device in DEVICES:
         counts = xp.ones(1, dtype=xp.int64, device=device)
-        xp.repeat(counts, counts).wait()  # nobody knows for how long that may run, so that a thread does it
+        xp.repeat(counts, counts).wait()  # its duration is unknown, so a thread runs it
         xp.special.stdtrit(counts, counts).numpy()  # the same, and another thread brings the value
 
 

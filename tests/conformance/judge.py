@@ -1,9 +1,9 @@
-"""What a call has to give, by array_api_strict and NumPy; and whether it does.
+"""The expected result of a call, by array_api_strict and NumPy, and the comparison with ours.
 
-array_api_strict has the first word: what it takes, we take, with the same dtype and shape, bit for bit. It refuses what
-the standard leaves open, too. There NumPy decides, which also knows float16; except that dtypes of different kinds do
-not mix, and where a table's entry says otherwise. What both refuse, we refuse with an error of one of their classes, at
-the call, unless data decide.
+array_api_strict has the first word: a call that it takes, we take, with the same dtype and shape, bit for bit. It also
+refuses calls that the standard leaves open. There NumPy decides, which also knows float16; except that dtypes of
+different kinds do not mix, and where a table's entry says otherwise. A call that both refuse, we refuse with an error
+of one of their classes, at the call, unless data decide.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .rules import Operands, Rule, mixing, nothing
 # The classes that users catch. NumPy's AxisError is two of them, its LinAlgError is a ValueError.
 CLASSES = (TypeError, IndexError, OverflowError, ValueError, AttributeError, BufferError)
 FEW = 4  # units in the last place
-TAKERS = {"asarray", "from_dlpack"}  # they take arrays: that is what they are for
-# Operators, and the ops that they are.
+TAKERS = {"asarray", "from_dlpack"}  # arrays are their arguments
+# Operators, and the ops behind them.
 OPS = {
     **{each: each for each in ("add", "abs", "matmul", "multiply", "pow", "remainder", "subtract")},
     "mod": "remainder",
@@ -55,16 +55,16 @@ def itself(result: Any) -> Any:
 class Entry:
     """A function's row in a table.
 
-    Which calls. `calls` draws arguments. `operates`: what is called, where no namespace has it: an operator.
-    `promotes`: which arguments promote to one dtype, by position or keyword. `forbids`: what is wrong with a call by
-    the standard's text, whoever takes it. `late`: data may be at fault, which whoever fetches is told.
+    Calls. `calls` draws arguments. `operates`: the operator to call, where no namespace has the function. `promotes`:
+    the arguments that promote to one dtype, by position or keyword. `forbids`: the error that the standard's text
+    demands for a call, even if a reference takes it. `late`: data may be at fault, so the error comes with the value.
 
-    Who decides. `numpy`: about what array_api_strict refuses, by default NumPy's function of the same name; None:
-    nobody, we refuse it as well. `text`: alone, where both depart from the standard's text.
+    References. `numpy`: decides on calls that array_api_strict refuses, by default NumPy's function of the same name;
+    None: we refuse them as well. `text`: decides alone, where both depart from the standard's text.
 
-    What counts. `ulps`: how far floating-point results may be off, in units of the largest one's last place, where the
+    Comparison. `ulps`: how far floating-point results may be off, in units of the largest one's last place, where the
     order of operations is free. `loosely`: complex results count where they are finite, up to a few such units.
-    `signed_zeros`: whether a zero's sign counts. `seen`: what to look at in a result that is no tensor.
+    `signed_zeros`: whether a zero's sign counts. `seen`: the part to compare of a result that is no tensor.
     """
 
     calls: st.SearchStrategy[Call]
@@ -89,7 +89,7 @@ class Refusal:
 
 
 def check(session: Session, device: str, name: str, entry: Entry, made: Call) -> Any:
-    """Our function gives what is expected of it, at once where it refuses. Returns what that is."""
+    """Our function gives the expected result, and a refusal at once. Returns the expected result."""
     expected, side = expect(name, entry, made), ours(session, device)
     function = entry.operates or find(side.namespace, name)
     try:
@@ -114,7 +114,7 @@ def check(session: Session, device: str, name: str, entry: Entry, made: Call) ->
 
 
 def check_arrays_are_refused(session: Session, name: str, entry: Entry, made: Call) -> None:
-    """No function takes an array of NumPy's for a tensor: that would be a copy nobody asked for."""
+    """No function takes an array of NumPy's for a tensor: that would be an implicit copy."""
     has_tensors = any(isinstance(each, np.ndarray) for each in leaves([*made.args, *made.kwargs.values()]))
     if not has_tensors or entry.operates is not None or name in TAKERS:
         return
@@ -136,7 +136,7 @@ def is_placed(made: Call) -> bool:
 
 
 def expect(name: str, entry: Entry, made: Call) -> Any:
-    """The result that a call has to have, or its Refusal."""
+    """The expected result of a call, or its Refusal."""
     errors = [error for error in (entry.forbids(made), mixing(made, entry.promotes)) if error is not None]
     forbidden = bool(errors)
     for judge in judges(name, entry):
@@ -152,7 +152,7 @@ def expect(name: str, entry: Entry, made: Call) -> Any:
 
 
 def judges(name: str, entry: Entry) -> Iterable[Callable[[Call], Any]]:
-    """Who is asked, one after the other."""
+    """The references to ask, one after the other."""
     if entry.text is not None:
         return [partial(make, entry.text, side=NUMPY)]
     strict = partial(make, entry.operates or find(STRICT.namespace, name), side=STRICT)
@@ -177,7 +177,7 @@ def assert_equal(
     entry: Entry,
     same: Callable[[Any, np.ndarray, Entry], None] | None = None,
 ) -> None:
-    """The results are put together in the same way and equal in shape, dtype and values, by `same`."""
+    """The results have the same structure and are equal in shape, dtype and values, by `same`."""
     wanted = [host(leaf) for leaf in leaves(expected)]
     if any(leaf is not value for leaf, value in zip(leaves(expected), wanted, strict=True)):  # from array_api_strict
         assert form(result) == form(expected)
@@ -206,7 +206,7 @@ def assert_same(actual: Any, expected: np.ndarray, entry: Entry) -> None:
 
 
 def same_on_gpu(name: str, made: Call) -> Callable[[Any, np.ndarray, Entry], None]:
-    """`assert_same`, or equal as `tests/equality.py` has it of a GPU."""
+    """`assert_same`, or equality for a GPU as in `tests/equality.py`."""
     op = OPS.get(name, name.rpartition(".")[2])
     given = [*made.args, *made.kwargs.values()]
     operands = [x for x in made.args if isinstance(x, np.ndarray | int | float | complex)]

@@ -1,8 +1,8 @@
-"""What users of scikit-learn and SciPy do, in a process of their own: SCIPY_ARRAY_API has to be set before SciPy is
+"""Programs of users of scikit-learn and SciPy, in a process of their own: SCIPY_ARRAY_API has to be set before SciPy is
 imported. Nothing here knows tensord but the import of the namespace, and `.numpy()`, to look at results.
 
 Python expressions such as `"PCA(n_components=2)"` and `"stats.skew(A, axis=1)"` are evaluated twice, on NumPy arrays
-and on tensors. What comes of it has to be equal in all its parts, and arrays have to be tensors on the data's device.
+and on tensors. The results have to be equal in all their parts, and arrays have to be tensors on the data's device.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ METHODS = ("predict", "predict_proba", "decision_function", "score_samples", "tr
 
 
 def numbers(dtype: str) -> dict[str, np.ndarray]:
-    """The arrays that expressions speak of.
+    """The arrays in the expressions.
 
     `X`: 40 rows in three groups, the labels `y`, and `z` with some wrong; `o`, `q`: the same of only two; `t`, `u`:
     reals that depend on X; `w`: weights; `P`: probabilities of the groups; `A`, `B`: positive numbers; `v`: a row.
@@ -39,7 +39,7 @@ def numbers(dtype: str) -> dict[str, np.ndarray]:
 
 
 def check_expression(expression: str, names: Mapping[str, Any], device: str | None, dtype: str) -> None:
-    """Its value is the same. `device`: where the tensors are, by default on the first device."""
+    """The expression has the same value on tensors. `device`: that of the tensors, by default the first device."""
     arrays = numbers(dtype)
     expected = value(expression, {**names, "xp": np, **arrays})
     with dispatching():
@@ -50,9 +50,9 @@ def check_expression(expression: str, names: Mapping[str, Any], device: str | No
 def check_estimator(
     expression: str, names: Mapping[str, Any], device: str | None, dtype: str, *, slack: float = 1.0
 ) -> None:
-    """What it has learned from tensors is the same, and so is what its methods say of rows that it has not seen.
+    """The estimator learns the same from tensors, and its methods give the same for rows that it has not seen.
 
-    `slack`: by how much more than by rounding results may differ.
+    `slack`: the factor by which results may differ more than by rounding.
     """
     from sklearn import base
 
@@ -75,12 +75,12 @@ def check_estimator(
 
 
 def value(expression: str, names: Mapping[str, Any]) -> Any:
-    """What the expression says, where those names are known."""
+    """The value of the expression with those names."""
     return eval(expression, {**names})  # noqa: S307 - they are written in our tests
 
 
 def dispatching() -> AbstractContextManager[None]:
-    """Has scikit-learn, if somebody uses it, take arrays as what they are."""
+    """Has scikit-learn, if it is imported, dispatch on the arrays' types."""
     if "sklearn" not in sys.modules:
         return nullcontext()
     import sklearn
@@ -102,11 +102,11 @@ class Comparison:
         self.rounding = slack * ROUNDING[dtype]
 
     def check(self, what: str, found: Any, expected: Any) -> None:
-        """They are equal, in all their parts."""
+        """Both are equal, in all their parts."""
         if isinstance(expected, np.ndarray):
             assert found.__array_namespace__() is xp, f"{what}: {type(found)}"
             assert found.device == self.device, f"{what} is on {found.device}"
-            allowed = (expected.dtype, self.dtype)  # on NumPy arrays it may be float64 whatever they are
+            allowed = (expected.dtype, self.dtype)  # on NumPy arrays it may be float64 for any input
             assert found.dtype in allowed, f"{what}: {found.dtype}"
             self._check_values(what, found.numpy(), expected)
         elif isinstance(expected, np.generic | float | int):

@@ -1,6 +1,6 @@
-"""What the standard's text forbids, although NumPy or array_api_strict may take it.
+"""Calls that the standard's text forbids, although NumPy or array_api_strict may take them.
 
-A rule is asked about a call, and says what is wrong with it, if anything: an error of a class that users expect.
+A rule is asked about a call, and returns the error that users expect, of the right class, or None.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .calls import Call, leaves
 
 Rule = Callable[[Call], Exception | None]
 Operands = tuple[int | str, ...]
-# Kinds that promote together, and those that a Python scalar goes with.
+# Kinds that promote together, and the kinds that a Python scalar goes with.
 FAMILIES = {"b": "b", "i": "iu", "u": "iu", "f": "fc", "c": "fc"}
 TAKES = {bool: "b", int: "iufc", float: "fc", complex: "fc"}
 
@@ -33,7 +33,7 @@ def unbroadcastable(made: Call) -> Exception | None:
 
 
 def missing_axis(made: Call) -> Exception | None:
-    """NumPy's reductions let 0-d arrays have the axes 0 and -1; the standard lets them have none."""
+    """NumPy's reductions let 0-d arrays have the axes 0 and -1; the standard gives them no axis."""
     named = made.kwargs.get("axis") not in {None, ()}
     return np.exceptions.AxisError("there is no axis") if named and made.args[0].ndim == 0 else None
 

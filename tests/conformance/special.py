@@ -43,7 +43,7 @@ INF, NAN = math.inf, math.nan
 REAL, COMPLEX = ("float32", "float64"), ("complex64", "complex128")
 PARTS = {"complex64": "float32", "complex128": "float64"}
 
-# How a value is compared.
+# The ways to compare a value.
 EXACT, NEAR, MAGNITUDE, SIGN, SIGNED_NAN, ANYTHING = range(6)
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -56,7 +56,7 @@ _NEAR = {"pi": math.pi, "pi/2": math.pi / 2, "pi/4": math.pi / 4, "3pi/4": 3 * m
 
 
 class Result(NamedTuple):
-    """What is expected: a value, and how it is compared."""
+    """An expected value, and the way to compare it."""
 
     value: float
     how: int = EXACT
@@ -66,7 +66,7 @@ class Result(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One call on single numbers: the values of the operands, what is expected, and the line of the table."""
+    """One call on single numbers: the values of the operands, the expected value, and the line of the table."""
 
     operands: tuple[float, ...]
     results: tuple[Result, ...]
@@ -77,7 +77,7 @@ class Case(NamedTuple):
 
 
 def finite_values(dtype: str) -> list[float]:
-    """Finite numbers that matter, each representable in the real dtype."""
+    """Interesting finite numbers, each representable in the real dtype."""
     limits = np.finfo(dtype)
     positive = [float(least(dtype, gpu=is_cuda())), 0.5, 1.0, 1.5, 2.0, 3.0, float(limits.max)]
     return [0.0, -0.0, *positive, *(-v for v in positive)]
@@ -115,7 +115,7 @@ _CLASSES: dict[str, Callable[[float], bool]] = {
 
 
 def result_of(word: str, names: dict[str, float]) -> Result:
-    """What a result's word says, given the operands by name."""
+    """The meaning of a result's word, given the operands by name."""
     if word in {"true", "false"}:
         return Result(float(word == "true"))
     if word in {"+nan", "-nan"}:
@@ -146,7 +146,7 @@ def result_of(word: str, names: dict[str, float]) -> Result:
 
 @functools.cache
 def cases_of(table: str, dtype: str) -> list[Case]:
-    """All that a table says of a dtype; `dtype` is that of the parts, if it is of complex numbers."""
+    """All cases of a table for a dtype; `dtype` is that of the parts, for complex numbers."""
     cases = [list(_expand(line, dtype)) for line in lines_of(table)]
     assert all(cases), "a rule without a case"
     return list(itertools.chain.from_iterable(cases))
@@ -167,7 +167,7 @@ def _expand(line: str, dtype: str) -> Iterator[Case]:
         yield Case(values, tuple(result_of(word, names) for word in right.split()), line)
 
 
-# --- symmetries of complex functions, by which the standard's tables say it for one half or quarter of the plane only
+# --- symmetries of complex functions, by which the standard's tables state one half or quarter of the plane only
 
 
 def _conjugate(case: Case) -> Case:
@@ -186,7 +186,7 @@ def _mirror(case: Case) -> Case:
 
 
 def symmetric(cases: list[Case], parity: str = "") -> list[Case]:
-    """With those of the conjugate, and of the negative of an "odd" or "even" function."""
+    """With the cases of the conjugate, and of the negative for an "odd" or "even" function."""
     if parity:
         cases = cases + list(map({"odd": _negate, "even": _mirror}[parity], cases))
     return cases + list(map(_conjugate, cases))
@@ -226,7 +226,7 @@ def parts_of(array: np.ndarray) -> list[np.ndarray]:
 
 
 def failures(cases: list[Case], found: np.ndarray, *, rounded: bool = False) -> list[str]:
-    """What of the results is not as expected, as sentences. The cases may have been called several times over.
+    """The differences from the expected results, as sentences. The cases may have been called several times over.
 
     `rounded`: finite numbers other than zero count to the precision of the dtype, as those of a GPU do
     (tests/equality.py).

@@ -113,7 +113,7 @@ REAL_BINARY = {
         +inf     -inf     -> false
         -inf     +inf     -> false
     """,
-    # Where the standard leaves a choice between floor(x1 / x2) and what Python does, it prefers the former; so do we.
+    # Where the standard leaves a choice between floor(x1 / x2) and Python's result, it prefers the former; so do we.
     "floor_divide": """
         nan      any      -> nan
         any      nan      -> nan
@@ -308,7 +308,7 @@ CLIP = """
 
 # Division by zero and negative powers are implementation-dependent.
 INTEGER_BINARY = {
-    # The sign is that of x2, as Python has it.
+    # The sign is that of x2, as in Python.
     "remainder": """
         0  3  -> 0
         7  3  -> 1

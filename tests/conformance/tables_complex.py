@@ -7,7 +7,7 @@ from __future__ import annotations
 
 # --- one operand
 
-# What holds of these functions for all of the plane is said for b >= 0, and for a >= 0 where they are odd or even.
+# Rules for the whole plane are stated for b >= 0, and for a >= 0 where the function is odd or even.
 COMPLEX_UNARY = {
     "acos": """
         ±0       +0       -> ~pi/2 -0
@@ -266,7 +266,7 @@ COMPLEX_ABS = """
     finite nan    -> nan
     nan    nan    -> nan
 """
-# x / |x| but for zeros and NaN. What divides an infinity is implementation-dependent.
+# x / |x| but for zeros and NaN. The quotient of an infinity is implementation-dependent.
 COMPLEX_SIGN = """
     ±0       ±0       -> 0 0
     nan      any      -> nan nan
@@ -280,7 +280,7 @@ COMPLEX_SIGN = """
 # --- two operands
 
 COMPLEX_BINARY = {
-    # As the textbook has it, of finite numbers, but for the signs of zeros, on which algorithms for division differ.
+    # The textbook's formula for finite numbers, but for the signs of zeros, on which algorithms for division differ.
     # Infinities, zero divisors and NaN are implementation-dependent, unless all parts are NaN.
     "divide": """
         nan nan nan nan -> nan nan
@@ -303,7 +303,7 @@ COMPLEX_BINARY = {
         2      notnan 2      notnan -> (a==c)*(b==d)
         -1     notnan +0     notnan -> (a==c)*(b==d)
     """,
-    # As the textbook has it, with the signs of zeros. Infinities and NaN as for division.
+    # The textbook's formula, with the signs of zeros. Infinities and NaN as for division.
     "multiply": """
         nan nan nan nan -> nan nan
         ±0  ±0  ±0  ±0  -> a*c-b*d b*c+a*d
@@ -324,8 +324,8 @@ COMPLEX_BINARY = {
         2      notnan 2      notnan -> 1-(a==c)*(b==d)
         -1     notnan +0     notnan -> 1-(a==c)*(b==d)
     """,
-    # As exp(x2 * log(x1)), or more careful than that, as the standard allows: what is raised to the power of zero is 1,
-    # and to that of one stays what it is.
+    # exp(x2 * log(x1)), or a more careful way, as the standard allows: the power zero of any number is 1, and the
+    # power one is the number itself.
     "pow": """
         any      any      ±0       ±0 -> 1 ±0
         nonzero  nonzero  1        +0 -> a b

@@ -37,7 +37,7 @@ SUBSCRIPTS = (
 
 
 def whole(shape: Shape, dtype: str, seed: int) -> np.ndarray:
-    """Small whole numbers, of which sums of products are exact in every dtype and order."""
+    """Small whole numbers, whose sums of products are exact in every dtype and order."""
     low = 0 if np.dtype(dtype).kind in "bu" else -2
     return np.asarray(np.random.default_rng(seed).integers(low, 2 if dtype == "bool" else 3, shape)).astype(dtype)
 
@@ -70,7 +70,7 @@ def median(draw: Any) -> Call:
 
 
 def median_by_numpy(x: np.ndarray, axis: Any = None, keepdims: Any = False) -> Any:
-    """Over no axis each element is its own median; where there is none, NumPy fails as it reshapes nothing."""
+    """Over no axis each element is its own median; without elements, NumPy fails as it reshapes nothing."""
     if axis == () and not x.size:
         return np.mean(x, axis, keepdims=keepdims)
     return np.median(x, axis, keepdims=keepdims)
@@ -90,7 +90,7 @@ def quantile(draw: Any, most: int) -> Call:
 
 
 def of_nothing(made: Call) -> Exception | None:
-    """There is no quantile of no elements; NumPy raises an IndexError, or gives none where nothing is asked for."""
+    """There is no quantile of no elements; NumPy raises an IndexError, or returns an empty array for no quantiles."""
     x, axis = made.args[0], made.kwargs.get("axis")
     try:
         empty = np.max(x, axis=axis).size > 0 if x.size else bool(np.sum(x, axis=axis).size)

@@ -22,7 +22,7 @@ scipy_special = pytest.importorskip("scipy.special")
 NUMBERS = np.array([0.0, -0.0, 1e-9, 0.3, 0.5, 0.999, 1.0, 2.5, 6.0, 20.0, -1e-9, -0.3, -1.0, -3.5, np.nan])
 COUNTS = np.arange(13.0)
 POSITIVE = np.array([3.0, 3.7, 5.5, 8.0, 24.0, 110.0])
-COMBINED = {"hurwitz_zeta": "zeta", "riemann_zeta": ""}  # ops that are no function of their name
+COMBINED = {"hurwitz_zeta": "zeta", "riemann_zeta": ""}  # ops that have no function of their name
 
 
 def chosen(pool: np.ndarray) -> Any:

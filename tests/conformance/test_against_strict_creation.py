@@ -24,7 +24,7 @@ ABOVE = {bool: ALL, int: NUMERIC, float: (*REAL_FLOATING, *COMPLEX), complex: CO
 
 @st.composite
 def shape_arguments(draw: Any) -> int | Shape:
-    """What functions take as a shape; rarely a negative one."""
+    """Shapes as functions take them; rarely a negative one."""
     if draw(rarely):
         return draw(st.sampled_from([-1, (2, -1), (-3,)]))
     return draw(st.integers(0, 3) | shapes())
@@ -73,7 +73,7 @@ def filled(draw: Any, first: Any) -> Call:
 
 @st.composite
 def filled_like(draw: Any) -> Call:
-    """As `filled`; the dtype is that of x, unless that would not do."""
+    """As `filled`; the dtype is that of x, unless x's dtype cannot hold the value."""
     made_call = draw(filled(arrays()))
     x, value = made_call.args
     if "dtype" in made_call.kwargs or x.dtype.name in ABOVE[type(value)]:
@@ -195,7 +195,7 @@ def test_bytes_are_a_buffer(session):
 
 
 def test_a_dtype_holds_in_all_of_a_sequence_with_tensors_in_it(session):
-    """Nothing is another dtype on the way: int64 and uint64 would become float64, which has fewer digits."""
+    """No value passes through another dtype: int64 and uint64 would become float64, which has fewer digits."""
     xp, largest = session.xp, 2**64 - 1
     x = xp.asarray(largest, dtype=xp.uint64)
     assert xp.asarray([[x, 3], [largest, 4]], dtype=xp.uint64).tolist() == [[largest, 3], [largest, 4]]

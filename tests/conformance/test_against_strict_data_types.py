@@ -17,7 +17,7 @@ dtypes = st.sampled_from(ALL).map(np.dtype)
 
 
 def small(shape: Shape, dtype: str, seed: int) -> np.ndarray:
-    """Numbers that every dtype holds: what others become in casts to integers is left open."""
+    """Numbers that every dtype holds: the standard leaves casts of other numbers to integers open."""
     return np.asarray(np.random.default_rng(seed).integers(0, 2, shape)).astype(dtype)
 
 
@@ -29,7 +29,7 @@ def astype(draw: Any) -> Call:
 
 
 def loses_a_part(made: Call) -> Exception | None:
-    """Complex numbers do not become real ones without a word."""
+    """No implicit conversion of complex numbers to real ones."""
     source, dtype = made.args[0].dtype, made.args[1]
     return TypeError("loses a part") if source.kind == "c" and dtype.kind in "iuf" else None
 
@@ -60,7 +60,7 @@ def result_type(draw: Any) -> Call:
 
 
 def limits(names: str) -> Any:
-    """What an object says about a dtype, by name."""
+    """The attributes of an object that describes a dtype, by name."""
 
     def of(found: Any) -> dict[str, Any]:
         return {name: plain(host(getattr(found, name))) for name in names.split()}

@@ -98,7 +98,7 @@ def tame(shape: Shape, dtype: str, seed: int) -> np.ndarray:
 
 
 def values_for(name: str) -> dict[str, Any]:
-    """What is drawn, and how it is compared.
+    """The drawn arguments, and the comparison.
 
     A corrected ufunc gives the standard's special values, where NumPy has others, and complex results by formulas of
     its own: interpreter/ops/corrections.py, which has tests of its own.

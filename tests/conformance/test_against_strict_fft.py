@@ -52,7 +52,7 @@ def along_several(draw: Any, dtypes: tuple[str, ...]) -> Call:
 
 
 def twice(made: Call) -> Exception | None:
-    """What it means to transform along an axis twice is left open; a 0-d tensor has no axes."""
+    """The standard leaves open what a repeated axis means; a 0-d tensor has no axes."""
     x, axes = made.args[0], made.kwargs.get("axes")
     if isinstance(axes, int) or axes is None:
         return None
@@ -70,7 +70,7 @@ def no_axes(made: Call) -> Exception | None:
 
 
 def of_floats(function: Callable[..., Any], *, several: bool) -> Callable[..., Any]:
-    """NumPy's function, of floats alone, and of half precision as of single precision."""
+    """NumPy's function, for floats alone, and for half precision as for single precision."""
 
     def transform(x: np.ndarray, **kwargs: Any) -> Any:
         if x.dtype.kind not in "fc":
@@ -93,7 +93,7 @@ def transform(name: str) -> Entry:
 
 @st.composite
 def frequencies(draw: Any) -> Call:
-    """Of some points, rarely of none; the dtype is one of floats, rarely another."""
+    """For some points, rarely for none; the dtype is one of floats, rarely another."""
     count = draw(st.integers(-1, 0) if draw(rarely) else st.integers(1, 9))
     dtype = st.none() | st.sampled_from(ALL if draw(rarely) else REAL_FLOATING).map(np.dtype)
     distance = st.sampled_from([1, 0.5, 2.0, -0.1])
@@ -101,7 +101,7 @@ def frequencies(draw: Any) -> Call:
 
 
 def no_points(made: Call) -> Exception | None:
-    """Frequencies are of points."""
+    """Frequencies need at least one point."""
     return ValueError("no points") if made.args[0] < 1 else None
 
 

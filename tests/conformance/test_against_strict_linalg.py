@@ -1,4 +1,4 @@
-"""The `linalg` extension, and those of its functions that are in the main namespace, too."""
+"""The `linalg` extension, and its functions in the main namespace."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ def tensordot(draw: Any) -> Call:
 
 
 def too_many_axes(made: Call) -> Exception | None:
-    """More axes to contract than there are: a ValueError, also where NumPy stumbles over them."""
+    """More axes to contract than there are: a ValueError, also where NumPy raises another error."""
     axes = made.kwargs.get("axes", 2)
     return ValueError("too many") if isinstance(axes, int) and axes > min(x.ndim for x in made.args) else None
 
 
 def from_the_front(made: Call) -> Exception | None:
-    """Since both tensors may have other axes in front, theirs is counted from the end."""
+    """Both tensors may have other axes in front, so the axis is counted from the end."""
     return ValueError("count from the end") if made.kwargs.get("axis", -1) >= 0 else None
 
 
@@ -170,7 +170,7 @@ def with_rtol(draw: Any) -> Call:
 
 
 def no_lapack(made: Call) -> Exception | None:
-    """Matrices of those dtypes alone that LAPACK knows."""
+    """Matrices of the dtypes that LAPACK knows alone."""
     if any(x.dtype.name not in LAPACK for x in made.args):
         return TypeError("LAPACK does not know the dtype")
     return ValueError("no matrix") if made.args[0].ndim < 2 else None
@@ -185,7 +185,7 @@ def vector_norm(draw: Any) -> Call:
 
 
 def floating(function: Any) -> Any:
-    """The function, of floats alone."""
+    """The function, for floats alone."""
 
     def of_floats(x: np.ndarray, *args: Any, **kwargs: Any) -> Any:
         found = function(x, *args, **kwargs)

@@ -63,7 +63,7 @@ def joined(draw: Any, *, stack: bool) -> Call:
 
 
 def part_for(draw: Any, shape: Shape, axis: int | None, *, stack: bool) -> Shape:
-    """The shape of one of those that are joined."""
+    """The shape of one of the joined tensors."""
     if draw(rarely) or (axis is None and draw(flags)):
         return draw(shapes())
     if stack or axis is None or not -len(shape) <= axis < len(shape):
@@ -174,7 +174,7 @@ def unpaired(made: Call) -> Exception | None:
 
 
 def no_axis_to_squeeze(made: Call) -> Exception | None:
-    """Of a 0-d tensor there is none to name."""
+    """A 0-d tensor has no axis to name."""
     return missing_axis(Call(made.args, {"axis": made.args[1]}))
 
 
@@ -246,12 +246,12 @@ def repeat_by_numpy(x: np.ndarray, repeats: Any, *, axis: int | None = None) -> 
 
 
 def negative(made: Call) -> Exception | None:
-    """How often is not negative, also where there is nothing to repeat."""
+    """Counts are not negative, also where there is nothing to repeat."""
     return ValueError("negative") if min(made.args[1], default=0) < 0 else None
 
 
 def unique(**options: Any) -> Any:
-    """What NumPy gives, every NaN being one of its own."""
+    """NumPy's result, in which every NaN is unique."""
 
     def of_tensor(x: np.ndarray) -> Any:
         found = np.unique(x, equal_nan=False, **options)

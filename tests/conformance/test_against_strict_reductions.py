@@ -1,4 +1,4 @@
-"""The statistical and utility functions, and those that search and sort."""
+"""The statistical and utility functions, and the functions that search and sort."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def one_axis(ndim: int) -> st.SearchStrategy[int | None]:
 
 @st.composite
 def along(draw: Any, /, axis: Any = axis_of, least: int = 0, **options: Any) -> Call:
-    """Calls of what works along one axis."""
+    """Calls of functions that work along one axis."""
     x = draw(arrays(shape=shapes(least)))
     return Call((x,), draw(some(axis=axis(x.ndim), **options)))
 
@@ -66,7 +66,7 @@ def searchsorted(draw: Any) -> Call:
 
 
 def unlike_sorter(made: Call) -> Exception | None:
-    """A sorter has the shape of what it sorts; NumPy has several errors for others."""
+    """A sorter has the shape of the sorted tensor; NumPy has several errors for others."""
     sorter = made.kwargs.get("sorter")
     return ValueError("another shape") if sorter is not None and sorter.shape != made.args[0].shape else None
 
@@ -102,7 +102,7 @@ def narrowed(function: Any) -> Any:
 
 
 def diff_by_numpy(x: np.ndarray, *, axis: int = -1, n: int = 1, **ends: np.ndarray) -> np.ndarray:
-    """What is put to the ends stays there if no differences are taken."""
+    """The values for the ends stay there if no differences are taken."""
     if n == 0:
         whole = [each for each in (ends.get("prepend"), x, ends.get("append")) if each is not None]
         return np.concatenate(whole, axis)
@@ -147,7 +147,7 @@ REDUCTIONS = {
     "sum": Entry(reduction(dtype=dtypes), forbids=missing_axis),
     **{name: reduces(reduction()) for name in ("all", "any", "count_nonzero", "max", "min")},
     **{name: reduces(reduction(one_axis)) for name in ("argmax", "argmin")},
-    # array_api_strict makes the initial value an operand, and 0 + -0 another zero.
+    # array_api_strict makes the initial value an operand, and 0 + -0 is the other zero.
     "cumulative_prod": Entry(cumulative, text=np.cumulative_prod, loosely=True),
     "cumulative_sum": Entry(cumulative, text=np.cumulative_sum),
     "argsort": Entry(along(descending=flags, stable=flags), forbids=no_axis, numpy=argsort),

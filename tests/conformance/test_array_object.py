@@ -1,4 +1,4 @@
-"""A tensor's attributes, and what it becomes as a Python number or as another library's array."""
+"""A tensor's attributes, and its conversions to Python numbers and to other libraries' arrays."""
 
 from __future__ import annotations
 

@@ -41,5 +41,5 @@ def test_every_operator_is_compared():
 
 
 def function_name(name: str) -> str:
-    """What the module `operator` calls it."""
+    """Its name in the module `operator`."""
     return {"and": "and_", "or": "or_"}.get(name, name)

@@ -1,6 +1,6 @@
-"""Reading and writing through an index of any kind, against NumPy, which has all of them.
+"""Reading and writing through an index of any kind, against NumPy, which has all kinds.
 
-array_api_strict is asked first: what the standard has, is the same there.
+array_api_strict is asked first: the kinds of the standard work the same there.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def reading(draw: Any, entries: Any) -> Call:
 
 @st.composite
 def writing(draw: Any, entries: Any) -> Call:
-    """A value broadcasts to what is selected, and rarely does not."""
+    """A value that broadcasts to the selection, and rarely does not."""
     made = draw(reading(entries))
     x, selected = made.args
     try:
@@ -122,7 +122,7 @@ def telling(shape: Shape) -> Shape:
 
 
 def no_index(made: Call) -> Exception | None:
-    """NumPy takes lists and bools, too, and makes of a tensor of floats what it can."""
+    """NumPy takes lists and bools, too, and converts a tensor of floats if it can."""
     entries = made.args[1] if isinstance(made.args[1], tuple) else (made.args[1],)
     if any(isinstance(entry, list | bool | str) for entry in entries):
         return IndexError("no index")
@@ -131,7 +131,7 @@ def no_index(made: Call) -> Exception | None:
 
 
 def no_value(made: Call) -> Exception | None:
-    """What is written stays in its kind, or goes to one above, and broadcasts, also where nothing is written."""
+    """A written value stays in its kind, or goes to one above, and broadcasts, also into an empty selection."""
     x, selected, value = made.args
     wrong = no_index(made)
     if wrong is not None:

@@ -1,4 +1,4 @@
-"""What the judge lets pass of a GPU, and what it does not: no more than `tests/equality.py`."""
+"""The judge's tolerance for a GPU's results: no more than that of `tests/equality.py`."""
 
 from __future__ import annotations
 

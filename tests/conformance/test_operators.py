@@ -1,5 +1,4 @@
-"""The operators, reflected ones and those in place among them: what they do to Python numbers, to array_api_strict's
-arrays and to NumPy's."""
+"""The operators, reflected and in-place ones included: on Python numbers, array_api_strict's arrays and NumPy's."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ UNARY = "abs invert neg pos"
 
 
 def binary(name: str) -> Entry:
-    """With the values of the function of that operator; Python has the operators of two scalars."""
+    """With the values of the operator's function; Python has the operators of two scalars."""
     drawn = values_for(OPS[name.removesuffix("_")])
     tensors = operands(2, drawn.pop("make")).filter(lambda given: any(isinstance(x, np.ndarray) for x in given))
     calls = st.builds(Call, tensors, st.just({}))
@@ -47,7 +46,7 @@ def test_operators(name, conforms):
 
 
 def unfit(function: Any, casting: Any) -> Any:
-    """Whether a tensor is too small for what it is to become, or of another kind."""
+    """Does the result not fit the tensor, in size or in kind?"""
 
     def forbids(made: Call) -> Exception | None:
         wrong = None if function is operator.matmul else unbroadcastable(made)

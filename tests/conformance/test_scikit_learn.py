@@ -1,4 +1,4 @@
-"""scikit-learn on tensors, through a daemon, by a user who has set array_api_dispatch and knows nothing else of it."""
+"""scikit-learn on tensors, through a daemon, in a program that sets array_api_dispatch and does nothing else for it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ FUNCTIONS = (
     "polynomial_kernel(A, B)",
     "rbf_kernel(A)",
     "sigmoid_kernel(A, B)",
-    # preprocessing whose input is no rows of features, and what cuts data into parts
+    # preprocessing whose input is no rows of features, and functions that split data
     "KernelCenterer().fit_transform(rbf_kernel(A))",
     "LabelBinarizer(neg_label=-1).fit_transform(y)",
     "LabelBinarizer().fit(y).inverse_transform(P)",
@@ -101,7 +101,7 @@ FUNCTIONS = (
     "cross_val_predict(Ridge(solver='svd'), X, t, cv=3)",
     "train_test_split(X, y, random_state=3)",
 )
-# What scikit-learn does not list as able to: it asks NumPy for something, and is told why it does not get it.
+# Functions that scikit-learn does not list as supported: they ask NumPy for a conversion, and get the error.
 UNABLE = (
     "KBinsDiscretizer(4)",
     "KMeans(3)",
@@ -155,7 +155,7 @@ def test_a_function_says_the_same_of_tensors(user, function, device, dtype):
 
 @each_case("estimator", UNABLE)
 def test_an_estimator_that_is_not_able_to_says_so_and_what_to_do(user, estimator):
-    """Rather than to wait, without a word, for values that it would then work on elsewhere."""
+    """Otherwise it would wait silently for values, and go on with them elsewhere."""
     with pytest.raises(Failed, match=r"\.numpy\(\), which waits for (its|the) value") as failed:
         user.do(f"libraries.check_estimator({estimator!r}, globals(), 'cpu:0', 'float64')")
     assert failed.value.kind == "TypeError"
@@ -163,7 +163,7 @@ def test_an_estimator_that_is_not_able_to_says_so_and_what_to_do(user, estimator
 
 @each_case("layout", ["td.split(0)", "td.broadcast"])
 def test_pca_and_ridge_learn_the_same_from_global_tensors(user, layout):
-    """On a session whose new tensors are global: all that they make beside the data is, too."""
+    """On a session whose new tensors are global: so are all tensors that the estimators make besides the data."""
     user.do("import tensord as td")
     user.do("s = td.connect()\np = s.placement = td.placement(['sim:0', 'sim:1'])")
     user.do("X, t = libraries.numbers('float64')['X'], libraries.numbers('float64')['t']")

@@ -1,4 +1,4 @@
-"""SciPy on tensors, through daemons, by a user who has set SCIPY_ARRAY_API and knows nothing else of them.
+"""SciPy on tensors, through daemons, in a program that sets SCIPY_ARRAY_API and does nothing else for it.
 
 Much of SciPy makes arrays on the default device, wherever its arguments are. So the data, too, is on the default
 device: a CPU's with one daemon, a simulated accelerator's with another.
@@ -114,7 +114,7 @@ EXPRESSIONS = (
     "stats.zmap(A, B)",
     "stats.zscore(A, axis=1)",
 )
-# What has only an implementation for memory of this process, or needs such a function: the distributions' for p-values.
+# Functions implemented only for memory of this process, or based on such a function: the distributions' for p-values.
 UNABLE = (
     "cluster.hierarchy.linkage(A)",
     "integrate.simpson(A)",
@@ -144,7 +144,7 @@ class User:
         self.device = ""
 
     def check(self, expression: str, device: str, dtype: str) -> None:
-        """Its value is the same where the default device is that one."""
+        """Its value is the same with that default device."""
         if device != self.device:
             address = self.daemons[device].address
             self.puppet.do(f"os.environ['TENSORD_ADDRESS'] = {address!r}\nlibraries.xp._core.as_session().close()")
@@ -181,7 +181,7 @@ def test_a_function_says_the_same_of_tensors(user, expression, device, dtype):
 
 @each_case("expression", UNABLE)
 def test_a_function_that_is_not_able_to_says_so_and_what_to_do(user, expression):
-    """Rather than to wait, without a word, for values that it would then work on elsewhere."""
+    """Otherwise it would wait silently for values, and go on with them elsewhere."""
     with pytest.raises(Failed, match=r"\.numpy\(\), which waits for (its|the) value") as failed:
         user.check(expression, "cpu:0", "float64")
     assert failed.value.kind == "TypeError"

@@ -1,7 +1,7 @@
-"""Names and signatures of the standard, revision 2025.12: all are there, exactly as it has them, and no others.
+"""Names and signatures of the standard, revision 2025.12: all are there, exactly, and no others.
 
-array_api_strict has the signatures, except for those in `TEXT`, where it departs from the standard's text.
-Source: https://data-apis.org/array-api/2025.12/API_specification/
+array_api_strict has the signatures, except for those in `TEXT`, where it departs from the standard's text. Source:
+https://data-apis.org/array-api/2025.12/API_specification/
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ TEXT: dict[str, Parameters] = {
 
 
 def parameters(function: Callable[..., Any], *, method: bool = False) -> Parameters:
-    """Names, kinds and defaults; array_api_strict's mark of an argument that was left out counts as None."""
+    """Names, kinds and defaults; array_api_strict's mark of an omitted argument counts as None."""
     found = list(inspect.signature(function).parameters.values())[method:]
     return [(p.name, p.kind, None if repr(p.default).startswith("<Undef") else p.default) for p in found]
 
@@ -109,7 +109,7 @@ def test_properties(name):
 
 @each_case("name", sorted(BEYOND | BEYOND_LINALG))
 def test_functions_beyond_the_standard_take_what_numpys_take(name, session):
-    """Each of ours has the name, and the position if it may be given by position, that it has in NumPy's function."""
+    """Each of our parameters has its name in NumPy's function, and its position there if it may be positional."""
     linalg = name in BEYOND_LINALG
     mine = parameters(getattr(session.xp.linalg if linalg else session.xp, name))
     theirs = [each[0] for each in parameters(getattr(np.linalg if linalg else np, name))]

@@ -75,7 +75,7 @@ def test_the_function_of_the_conjugate_is_the_conjugate(name, batch):
         x = batch.tensor(plane(dtype))
         there, back = batch.session.fetch([function(conj(x)), conj(function(x))])
         batch.equal(f"real({name})", batch.tensor(there.real), back.real)
-        finite = np.isfinite(back)  # the sign of what is not may be unspecified
+        finite = np.isfinite(back)  # the sign of other numbers may be unspecified
         batch.equal(f"imag({name})", batch.tensor(there.imag[finite]), back.imag[finite])
     batch.settle()
 
@@ -112,7 +112,7 @@ def test_magnitudes_neither_overflow_nor_underflow(batch):
 
 
 def unlike_five(found: np.ndarray, scale: float, near: float) -> list[str]:
-    """What is not five times the scale, to that precision."""
+    """The value, unless it is five times the scale to that precision."""
     return [] if abs(found / scale - 5) <= near else [repr(found)]
 
 

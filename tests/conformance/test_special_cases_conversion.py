@@ -1,4 +1,4 @@
-"""What tensors without dimensions are as Python's numbers."""
+"""Tensors without dimensions, converted to Python's numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of NaN and of zeros by functions of order and equality: sets, sorting, searching; and of matrices."""
+"""NaN and zeros in functions of order and equality: sets, sorting, searching; and matrices."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ OPERATORS = {
 }
 COMPARISONS = {"__eq__", "__ne__"}
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-# What must be equal for an argument and its negative, or the negative of it.
+# Properties that hold for an argument and its negative: equal results, or negative ones.
 PARITY = {"cosh": 1.0, "sinh": -1.0, "tanh": -1.0}
 
 
@@ -54,7 +54,7 @@ def binary_cases(name: str, dtype: str) -> list[Case]:
 
 
 def operator_function(name: str) -> Callable[..., Any]:
-    """What Python has for an operator; of two operands, either may be the tensor."""
+    """Python's operators; of two operands, either may be the tensor."""
     return getattr(operator, name)
 
 
@@ -130,7 +130,7 @@ def test_symmetries(name, batch):
 
 
 def vanishing(name: str, x: np.ndarray) -> np.ndarray:
-    """What equal numbers differ by: nothing, but for infinities and NaN."""
+    """The difference of equal numbers: nothing, but for infinities and NaN."""
     with np.errstate(all="ignore"):
         return np.where(np.isfinite(getattr(np, name)(x)), 0.0, np.nan)
 

@@ -1,6 +1,6 @@
 """The special cases of reductions and of running sums and products: nothing to reduce, NaN, infinities, zeros.
 
-Rows are (what is reduced, the result), results of real numbers with the sign of zeros.
+Rows are (operands, the result), results of real numbers with the sign of zeros.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ REAL_ROWS: dict[str, list[tuple[list[float], Any]]] = {
         ([INF, -INF], NAN),
         ([3.0], 3.0),
     ],
-    # Divided by n - correction, which is not positive for none.
+    # Divided by n - correction, which is not positive for an empty row.
     "var": [
         ([], NAN),
         ([1.0, NAN], NAN),

@@ -1,4 +1,4 @@
-"""Trained on two nodes, of which one is killed: it goes on from its file, and ends with the bits of a whole run."""
+"""Training on two nodes, one of which is killed: it resumes from its file, and ends with the bits of a whole run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAME = "the weights of both runs are the same to the bit"
 
 
 def run(*arguments: str, ends: int = 0) -> str:
-    """What the example prints; it has to end with that status."""
+    """The output of the example; it has to end with that status."""
     result = run_script("examples/cluster_mlp.py", *SIZES, *arguments, cwd=ROOT, whole=False)
     assert result.returncode == ends, result.stdout + result.stderr
     return result.stdout + result.stderr

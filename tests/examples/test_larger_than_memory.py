@@ -21,7 +21,7 @@ MEMORY = 16 * 128 * 128 * 4 // 4  # a quarter of the weights
 
 
 def run(out: Path, *arguments: str, sizes: list[str] = SIZES, ends: int = 0) -> str:
-    """What the example prints; it has to end with that status."""
+    """The output of the example; it has to end with that status."""
     result = run_script("examples/larger_than_memory.py", "--out", str(out), *sizes, *arguments, cwd=ROOT, whole=False)
     assert result.returncode == ends, result.stdout + result.stderr
     return result.stdout + result.stderr
@@ -39,7 +39,7 @@ def moved(printed: str, kind: str) -> list[list[float]]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> tuple[Path, str]:
-    """An uninterrupted run: where it wrote, and what it printed."""
+    """An uninterrupted run: its directory, and its output."""
     out = tmp_path_factory.mktemp("whole")
     return out, run(out)
 

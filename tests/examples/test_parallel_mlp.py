@@ -1,4 +1,4 @@
-"""Three layers on four devices: the losses are those of one device, and what moves is what the figure shows."""
+"""Three layers on four devices: the losses are those of one device, and the moves are those in the figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main job across processes: trained here, served there, watched from a third place, through one real daemon."""
+"""The example across processes: trained here, served there, watched from a third place, through one real daemon."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def daemon(tmp_path_factory) -> Iterator[Daemon]:
 
 @pytest.fixture
 def session(daemon) -> Iterator[td.Session]:
-    """A session that looks. It takes the names away that were published."""
+    """A session that inspects the daemon. It removes the published names."""
     with daemon.connect() as looking:
         yield looking
         looking.unpublish(*looking.names())
@@ -53,7 +53,7 @@ def session(daemon) -> Iterator[td.Session]:
 
 @pytest.fixture
 def example(monkeypatch):
-    """The example as a module, for what a test wants to do with its parts."""
+    """The example as a module, for its parts."""
     monkeypatch.syspath_prepend(ROOT / "examples")
     import serve_digits
 
@@ -62,13 +62,13 @@ def example(monkeypatch):
 
 @pytest.fixture
 def no_daemon(monkeypatch, tmp_path):
-    """No daemon runs, and none is named."""
+    """No daemon runs, and no address is given."""
     monkeypatch.delenv("TENSORD_ADDRESS", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
 
 class Part(NamedTuple):
-    """The example, or a part of it, in a process of its own, with files for what it says."""
+    """The example, or a part of it, in a process of its own, with files for its output."""
 
     process: Forked
     output: IO[bytes]
@@ -79,11 +79,11 @@ class Part(NamedTuple):
         return self.process.pid
 
     def signal(self, number: int) -> None:
-        """As `paused` calls it."""
+        """Called by `paused`."""
         self.process.send_signal(number)
 
     def end(self) -> tuple[int, str, str]:
-        """Its exit status, and what it has said, once it has ended."""
+        """Its exit status and its output, once it has ended."""
         status = self.process.wait(100)
         for file in (self.output, self.errors):
             file.seek(0)
@@ -118,7 +118,7 @@ def descendants(process: subprocess.Popen[str]) -> list[int]:
 
 @dataclass
 class Summary:
-    """What a classifier, or the whole example, has said at its end."""
+    """The report of a classifier, or of the whole example, at its end."""
 
     output: str
 
@@ -152,7 +152,7 @@ def finish(part: Part) -> Summary:
 def test_it_serves_what_it_trains_says_which_commands_watch_it_and_shows_a_look_of_its_own(
     example, monkeypatch, capsys
 ):
-    """The example in this process; those that it starts are forked."""
+    """The example in this process; its parts are forked."""
     started: list[Forked] = []
 
     def note(command: Sequence[str], **options: Any) -> Forked:
@@ -221,7 +221,7 @@ def used(session: td.Session) -> dict[str, int]:
 
 
 def test_a_classifier_notices_weights_that_are_half_an_update(daemon, session, example, start):
-    """What the other tests rely on when they count none."""
+    """An assumption of the tests that count none."""
     network = example.Network(session, "cpu:0", example.initial_parameters(np.random.default_rng(0)))
     served = example.publish(network, goal=1)
     served[example.STEP] += 1
@@ -255,7 +255,7 @@ def test_interrupted_it_takes_its_processes_along_and_says_nothing_more():
         assert process.stdout is not None
         while " MiB" not in process.stdout.readline():
             assert process.poll() is None
-        process.send_signal(signal.SIGTERM)  # which the example hands on as SIGINT
+        process.send_signal(signal.SIGTERM)  # the example forwards it as SIGINT
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 130
         assert not errors

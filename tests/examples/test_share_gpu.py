@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The example as a module, whose options are these."""
+    """The example as a module, with these options."""
     monkeypatch.syspath_prepend(ROOT / "examples")
     return import_module("share_gpu")
 

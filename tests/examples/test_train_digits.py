@@ -1,4 +1,4 @@
-"""The main job, with few epochs: the same accuracy on every device, nothing moved that need not move (behaviour 23)."""
+"""The training example with few epochs: the same accuracy on every device, no unnecessary moves (behaviour 23)."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_two_devices_learn_the_same_from_a_part_of_each_minibatch(runs, tmp_path
 
 
 def test_the_serial_engine_learns_the_same_bit_for_bit():
-    """A few steps on cpu:0: what the scheduler may do side by side changes nothing."""
+    """A few steps on cpu:0: the scheduler's parallelism changes no value."""
     spec = importlib.util.spec_from_file_location("train_digits", ROOT / "examples" / "train_digits.py")
     assert spec
     assert spec.loader

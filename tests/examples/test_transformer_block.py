@@ -1,4 +1,4 @@
-"""The transformer block agrees with NumPy on every device, and says so if it does not."""
+"""The transformer block agrees with NumPy on every device, and reports differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINES = 14  # the output, x and twelve parameters
 
 @pytest.fixture
 def example(monkeypatch):
-    """The example as a module, for what a test wants to do with its parts."""
+    """The example as a module, for its parts."""
     monkeypatch.syspath_prepend(ROOT / "examples")
     import transformer_block
 
@@ -30,7 +30,7 @@ def example(monkeypatch):
 
 @pytest.fixture
 def run(example, monkeypatch, capsys):
-    """run(*arguments) -> exit status, and what it printed."""
+    """run(*arguments) -> exit status and output."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["transformer_block.py", *arguments])
