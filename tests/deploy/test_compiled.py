@@ -24,7 +24,7 @@ def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def building(module: Any, monkeypatch: pytest.MonkeyPatch, *, compiled: bool = True, fails: bool = False) -> list[str]:
-    """Let builds leave what they would leave; the folders that were built."""
+    """Replace builds by their leftovers; returns the built folders."""
     built: list[str] = []
 
     def run(command: list[str], **_: Any) -> None:

@@ -26,7 +26,7 @@ LABELS = {"instance", "job", "le", *(label for one in FAMILIES for label in one.
 
 
 def expressions() -> Iterator[str]:
-    """Those of the dashboard's panels."""
+    """The expressions of the dashboard's panels."""
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", ()):
             yield target["expr"]

@@ -99,7 +99,7 @@ def test_the_record_has_the_digest_of_each_source(load):
 
 
 def later_classes(path: Path) -> Iterator[str]:
-    """The named tuples of a module with a field whose type is a class that comes later in it."""
+    """The named tuples of a module with a field whose type is a class defined later in the module."""
     classes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
     for number, made in enumerate(classes):
         later = {other.name for other in classes[number:]}
@@ -110,7 +110,7 @@ def later_classes(path: Path) -> Iterator[str]:
 
 
 def test_no_named_tuple_names_a_class_behind_it(tmp_path):
-    """Compiled code looks at the types of a named tuple's fields when it makes that: one that is not there yet ends the
+    """Compiled code reads the types of a named tuple's fields when it makes the class: a type that is missing then ends the
     process."""
     wrong = tmp_path / "wrong.py"
     wrong.write_text("class A(NamedTuple):\n    b: tuple[B, ...]\n\nclass B: ...\n\nclass C(NamedTuple):\n    b: B\n")

@@ -108,7 +108,7 @@ class Harness:
     def __init__(self, *, local: bool = True, **limits: int) -> None:
         self.bare = Bare(workers=2)
         self.engine = self.bare.engine
-        self.engine.join(pair()[0], self.bare.sink)  # the other node never sends anything
+        self.engine.join(pair()[0], self.bare.sink)  # the other node never sends
         self.locations = LocationTexts(self.engine)
         about = MachineFacts(self.locations, MachineProcess())
         self.engine.admission.answer = lambda session, what, arguments: answer(
@@ -126,10 +126,10 @@ class Harness:
         self.encoder = Encoder()
         self.neighbours = 0
 
-    # -- what a client does ----------------------------------------------------------------------------------------
+    # -- the client's side -----------------------------------------------------------------------------------------
 
     def send(self, identity: bytes, *frames: bytes, fd: int = 7) -> None:
-        """Receive a message, and do everything that follows from it."""
+        """Receive a message, and carry out its consequences."""
         self.receive(identity, *frames, fd=fd)
         self.turn()
 
@@ -165,10 +165,10 @@ class Harness:
         """The REFUSED that a client was sent, if any."""
         return next((header for header in self.headers(identity) if header[0] == REFUSED), None)
 
-    # -- what the daemon does --------------------------------------------------------------------------------------
+    # -- the daemon's side -----------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Run the daemon until there is nothing left to do."""
+        """Run the daemon until it has no work left."""
         front = self.front
         with np.errstate(all="ignore"), patch.object(front_module.Front, "unexpected", staticmethod(fail)):
             for _ in range(PASSES):
@@ -195,10 +195,10 @@ class Harness:
         for peer in list(self.registry.gone):
             self.registry.connection_ended(peer)
 
-    # -- what has to be true ---------------------------------------------------------------------------------------
+    # -- checks ----------------------------------------------------------------------------------------------------
 
     def compute_beside(self) -> None:
-        """Check that another session gets the correct result, whatever the others have done."""
+        """Check that another session gets the correct result."""
         self.neighbours += 1
         identity = b"neighbour %d" % self.neighbours
         self.say(identity, [HELLO, VERSION, "neighbour", 1, "", False, None, 0])

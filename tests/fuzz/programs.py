@@ -356,7 +356,7 @@ class Writer:
         return Wait([self.known(client) for _ in range(self.rnd.randint(1, 3))], self.request(client), 0)
 
     def sync(self, client: Client) -> Sync:
-        """A wait for everything."""
+        """A wait for all earlier messages."""
         return Sync(self.request(client), 0)
 
     def release(self, client: Client) -> Release:
@@ -422,7 +422,7 @@ class Writer:
         return Restart(self.rnd.randint(0, 3))
 
     def group(self, client: Client) -> Atomic:
-        """A group of messages, most of which are allowed in a group."""
+        """A group of messages; most of them are allowed in a group."""
         return Atomic([self.message(client) for _ in range(self.rnd.randint(0, 3))])
 
     def names(self, client: Client) -> ListNames:

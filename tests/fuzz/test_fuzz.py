@@ -19,7 +19,7 @@ from .run import play_one
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Each refusal is logged; here are thousands."""
+    """Each of the thousands of refusals would be logged."""
     logger = logging.getLogger("tensord")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -52,7 +52,7 @@ def test_any_bytes_are_a_manifest_or_refused(source: bytes) -> None:
 
 
 def test_hostile_programs_do_no_harm() -> None:
-    """Nor do mangled headers, programs as text, files and checkpoints, which each begins with.
+    """Mangled headers, programs as text, files and checkpoints, with which each seed begins, do no harm either.
 
     From seeds: with hypothesis, which draws each number by itself, a program would take four times as long.
     """

@@ -27,7 +27,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def compile_engine(root: Path) -> None:
-    """What a compiled build would leave."""
+    """Make the files of a compiled build."""
     source = root / "vm" / "engine.py"
     source.with_suffix(EXTENSION_SUFFIXES[0]).write_bytes(b"")
     digests = {"tensord.vm.engine": hashlib.sha256(source.read_bytes()).hexdigest()}

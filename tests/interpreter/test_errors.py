@@ -58,7 +58,7 @@ def test_a_kernel_that_lacks_memory_says_so_whoever_noticed(cause: Exception, ki
 
 
 def test_the_exception_that_was_being_handled_keeps_its_own() -> None:
-    """It may be the user's, and be handled still."""
+    """It may be the user's own exception, still being handled."""
     error = raised(KernelError("failed"), throw_while_handling)
     handled = error.__context__
     without_frames(error)

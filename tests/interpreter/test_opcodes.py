@@ -22,7 +22,7 @@ from tests.vm.parts import Parts, copy_of, fail
 from ..each_case import each_case
 
 FIELDS = Traits._fields
-# opcode -> the category, and the traits that are not what most opcodes have
+# opcode -> the category, and the traits that differ from most opcodes'
 EXPECTED: dict[str, tuple[str, dict[str, bool]]] = {
     "LocalCallOpKernel": ("kernel", {"computes": True}),
     "Transfer": ("transfer", {"copies": True}),
@@ -103,13 +103,13 @@ def parts() -> Parts:
 
 
 def fix_stream(instruction: Instruction) -> None:
-    """Nobody chooses a stream for what is not a kernel."""
+    """Give the instruction a stream, which only kernels get by themselves."""
     if not instruction.on_control:
         instruction.stream = instruction.device.compute[0]
 
 
 def bind_nothing(instruction: Instruction) -> None:
-    """It writes, as a release does, without a result of its own."""
+    """The instruction writes, as a release does, without a result of its own."""
     fix_stream(instruction)
     instruction.outputs = ()
 
@@ -124,7 +124,7 @@ class TestHostVisible:
         parts = Parts(late=late)
         x = parts.tensor()
         first = parts.op(writes=[x], opcode=Opcode.CALL if into else opcode, before=fix_stream)
-        if first.retired:  # on the driving thread, with nothing to wait for
+        if first.retired:  # on the driving thread, without waits
             assert opcode in HOST_VISIBLE or opcode is Opcode.COMPLETE
             return
         second = parts.op(reads=[x], writes=[x], opcode=opcode if into else Opcode.CALL, before=fix_stream)
@@ -156,7 +156,7 @@ class TestHoldsMemory:
         y = client.call("negative", x)
         client.send(Wait((x, y), 7, 1))
         client.send([1, (x,)])
-        assert copy.uses == 1  # of the kernel
+        assert copy.uses == 1  # the kernel's use
         bare.step(bare.device.compute[0])
         assert copy.buffer is None
         bare.drain()
@@ -168,7 +168,7 @@ class TestNeedsDevice:
         gate, other = parts.tensor(), parts.tensor()
         parts.op(writes=[other])
         parts.op(writes=[gate])
-        # an access of the host in between, so that what follows has not been dispatched
+        # an access of the host in between, so that later instructions have not been dispatched
         hold = parts.op(reads=[gate], writes=[gate], opcode=Opcode.RELEASE)
         pending = parts.op(writes=[gate], opcode=opcode, before=bind_nothing)
         assert hold.status is pending.status is Status.WAITING

@@ -9,7 +9,7 @@ from tensord.interpreter.version import version
 
 
 def test_a_checkout_that_is_not_installed_has_its_version(monkeypatch):
-    """A daemon started from one said that there was no package, and ended."""
+    """A daemon of a checkout that is not installed once exited, since it found no package."""
     monkeypatch.setattr("importlib.metadata.Distribution.from_name", missing)
     assert version() == tensord.__version__
 

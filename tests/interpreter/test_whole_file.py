@@ -60,7 +60,7 @@ def test_a_file_keeps_its_mode_and_its_neighbours(tmp_path):
 
 
 def test_where_the_directory_may_not_be_changed_the_file_is_written_through(tmp_path, monkeypatch):
-    """As root, every directory may be changed; so the system's answer is given here."""
+    """Root may change every directory, so the test gives the system's answer."""
     path = tmp_path / "x"
     path.write_text("before")
 

@@ -336,7 +336,7 @@ def compare_effects(expected: Expected, machine: Machine, steps: Sequence[Step],
 def compare_chain(
     sure: set[int], wanted: list[Any], found: list[Any], chain: str, *, faulty: bool = False
 ) -> list[str]:
-    """What is wrong with the side effects of one chain: (number, arrays) of each."""
+    """The mistakes among the side effects of one chain: (number, arrays) of each."""
     rest = iter(wanted)
     for number, arrays in found:
         skipped = []
@@ -357,7 +357,7 @@ def compare_chain(
 
 
 def held_by(engine: Any) -> dict[str, Any]:
-    """The containers of an engine that must be empty once everything was released."""
+    """The containers of an engine that must be empty after all releases."""
     scheduler, directory = engine.scheduler, engine.directory
     dispatcher = scheduler.dispatcher
     return {
@@ -386,7 +386,7 @@ DEVICE = ("planned", "unreserved", "unreserved_bytes", "unknown", "live", "candi
 
 
 def leftovers(machine: Machine) -> list[str]:
-    """The objects and bytes that an engine still has after everything was released."""
+    """The objects and bytes that an engine still has after all releases."""
     engine = machine.engine
     found = [f"{what}: {held}" for what, held in held_by(engine).items() if held]
     for device in engine.tiers.values():
@@ -396,7 +396,7 @@ def leftovers(machine: Machine) -> list[str]:
 
 
 def suspicions(device: Any) -> dict[str, bool]:
-    """Conditions of a device that must not hold after everything was released."""
+    """Conditions of a device that must not hold after all releases."""
     return {
         "an instruction waits for memory": any(not i.retired for _, i in device.waiting),
         "buffers are reusable by a stream": any(device.reusable.values()),

@@ -42,7 +42,7 @@ def whole(value: Any) -> Any:
 
 
 def expected_of(program: Program, *, unfolds: bool = False) -> Expected:
-    """What a whole program is to give."""
+    """The expected results of a whole program."""
     found = Expected(program.world, program.failing)
     for step in program.steps:
         found.execute(step, unfolds=unfolds)

@@ -42,7 +42,7 @@ class Interpreter:
     def run(self) -> None:
         """Execute all steps; then give the results their ids, and release the inner values."""
         session, program = self.session, self.routine.program
-        if session.cancelled is not None:  # it is refused
+        if session.cancelled is not None:  # the run is refused
             self.oracle.receive(session, self.encoder.messages(self.step))
             return
         for line in (self.step.number, *lines_of(program)):

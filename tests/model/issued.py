@@ -42,7 +42,7 @@ class Issuing:
         return function
 
     def steps(self, program: programs.Program, outside: Sequence[Tensor], numbers: Sequence[Any]) -> list[Tensor]:
-        """Issue the steps of a program or block; its results. `numbers`: those that it is given."""
+        """Issue the steps of a program or block; returns its results. `numbers`: the given numbers."""
         tensors = dict(enumerate(outside))  # by variable
         rest = iter(numbers)
         values = [next(rest) if n.op == PARAMETER else n.value if n.op == CONSTANT else None for n in program.numbers]
@@ -77,7 +77,7 @@ class Issuing:
         return made
 
     def construct(self, step: programs.Step, given: Sequence[Any], attributes: Mapping[str, Any]) -> list[Tensor]:
-        """Issue a step of control flow; what its functions return."""
+        """Issue a step of control flow; returns the results of its functions."""
         session, parts = self.session, Parts(step, given, repeat(None))
         functions = [
             self.function(block, captured, numbers)

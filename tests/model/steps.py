@@ -159,7 +159,7 @@ class Encoder:
 
     effects: list[tuple[int, int, int, tuple[Any, ...]]] = field(default_factory=list)
     numbers: dict[Any, int] = field(default_factory=dict)
-    routines: dict[tuple[int, int], int] = field(default_factory=dict)  # (session, key) -> id of what is linked
+    routines: dict[tuple[int, int], int] = field(default_factory=dict)  # (session, key) -> id of the linked routine
 
     def messages(self, step: Step) -> list[list[Any]]:
         """The messages of one step as arrays; the last one is the step's own."""

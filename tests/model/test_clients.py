@@ -20,7 +20,7 @@ from .ops import failing_ops
 from .programs import LAUNCHING, prepared
 from .steps import ROUTINE, WAYS, Program, Step, blocks_inside
 
-# Short programs that have together whatever the tests below ask for; two publish what fails and outlives its session.
+# Short programs that together cover the tests below; two publish a value that fails and outlives its session.
 SEEDS = (7, 145, 157, 180, 195, 240, 247, 261, 268, 293)
 
 
@@ -83,7 +83,7 @@ def test_the_programs_have_control_flow_of_every_sort_in_every_way() -> None:
 
 
 def steps_inside(program: programs.Program) -> Iterator[programs.Step]:
-    """Its steps, and those of its blocks."""
+    """The steps of the program, and those of its blocks."""
     for one in (program, *blocks_inside(program)):
         yield from one.steps
 
@@ -92,7 +92,7 @@ def test_the_programs_have_published_routines_of_every_sort() -> None:
     found: Counter[str] = Counter()
     for program in map(program_of, SEEDS):
         offered: dict[str, Step] = {}
-        obtained: dict[int, Step] = {}  # by key -> what was published
+        obtained: dict[int, Step] = {}  # by key -> the published routine
         closed: set[int] = set()
         for step in program.steps:
             if step.kind == "OFFER":

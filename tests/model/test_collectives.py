@@ -48,7 +48,7 @@ def collectives_of(program: Program) -> list[Step]:
 
 
 def test_the_programs_have_collectives_of_every_sort() -> None:
-    """What no program has, nobody tests."""
+    """Sorts that no program has would remain untested."""
     found: Counter[str] = Counter()
     for seed in range(60):
         with small_chunks(seed):

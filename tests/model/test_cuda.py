@@ -19,7 +19,7 @@ from ..streams.fake_cuda.gpu import Stream
 from .programs import GPUS
 from .run import REPLAY, failures
 
-PROGRAMS = 5  # `make model-long GPUS=1` runs as many as one likes
+PROGRAMS = 5  # `make model-long GPUS=1` runs any number
 FIRST = (2, 39, 10, 13)  # short programs that show all of the mutants together
 
 
@@ -36,7 +36,7 @@ def no_wait(_stream: Any, _event: Any) -> None:
 
 
 def no_await(_stream: Any, _burst: Any) -> None:
-    """What was launched counts as done."""
+    """Each launch counts as done at once."""
 
 
 def never_deferred(stream: Any, task: Any) -> bool:
@@ -51,7 +51,7 @@ def keeps_nothing(burst: Any, **given: Any) -> None:
 
 
 def orders_nothing(*_what: Any) -> None:
-    """Nobody waits for what was launched at admission."""
+    """No instruction waits for launches made at admission."""
 
 
 def reached_at_once(self: Any, *given: Any) -> None:

@@ -18,7 +18,7 @@ from ..compiled import replaces_parts
 from .programs import LAUNCHING
 from .run import REPLAY, failures
 
-PROGRAMS = 4  # `make model-long LAUNCHING=1` runs as many as one likes
+PROGRAMS = 4  # `make model-long LAUNCHING=1` runs any number
 CROWDED = 5
 FIRST = (7, 20)  # short programs that show all of the mutants together
 
@@ -36,7 +36,7 @@ def test_random_programs_give_what_serial_execution_gives(programs: int, crowded
 
 
 def nothing(*_what: Any) -> None:
-    """Nobody waits."""
+    """No stream waits."""
 
 
 def complete_at_once(self: Any, *given: Any) -> None:
@@ -47,7 +47,7 @@ def complete_at_once(self: Any, *given: Any) -> None:
 
 
 def forget_number(self: Any, buffer: Any) -> None:
-    """What is done with freed memory does not depend on who uses it."""
+    """The reuse of freed memory does not depend on its users."""
     free(self, buffer)
     buffer.behind = 0
 

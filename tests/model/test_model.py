@@ -44,7 +44,7 @@ from .steps import (
 # Short programs, a tenth of a second each; `make model-long` runs any number of them.
 PROGRAMS = (1, 2, 3, 4, 5, 6, 7, 8, 26)
 OTHERS = (12, 13, 14, 15, 17, 19, 20, 21, 22, 23)
-CROWDED = (1, 2, 4, 6, 7, 8, 9, 12, 14, 15, 20, 22)  # where values are evicted
+CROWDED = (1, 2, 4, 6, 7, 8, 9, 12, 14, 15, 20, 22)  # values are evicted in these
 CALLS = tuple(CALLING + n for n in (1, 2, 11, 20, 22, 26))
 HUNGRY = (5, 6, 7, 10, 12, 13)  # in little memory
 
@@ -174,7 +174,7 @@ def test_the_programs_have_control_flow_of_every_sort() -> None:
 
 
 def test_temporaries_of_kernels_are_planned_like_results() -> None:
-    """Behaviour 43: they fit wherever they fit when run serially, and never beside what they would not fit with."""
+    """Behaviour 43: kernels that fit in serial execution get memory, and never run beside kernels with which they do not fit."""
     wrong = []
     with hungry_ops():
         for seed in HUNGRY:
@@ -193,8 +193,8 @@ ARANGE = (("start", 0), ("stop", 2), ("step", 1), ("dtype", "int64"))
 def test_a_failure_of_ones_own_that_was_none_is_taken_back_from_all_who_saw_it(
     op: str, results: tuple[int, ...]
 ) -> None:
-    """Errors surface late: the op fails, or one of its results, and what reads that finds it there; and then its
-    operand turns out to be bad. The first cause is everybody's error, in every interleaving."""
+    """Errors surface late: the op fails, or one of its results, and a reader finds the error there; then its
+    operand turns out to be bad. All get the first cause as their error, in every interleaving."""
     last = results[-1]
     steps = (
         Step(1, 0, "CALL", ("arange", ARANGE, (), "sim:0", None, (), (1,), 0)),

@@ -13,7 +13,7 @@ from ..compiled import replaces_parts
 from .nodes import MODES, Run, check
 
 SEEDS = range(8)
-BREAKS = (58,)  # of "full": both nodes wait for memory that the other one would free
+BREAKS = (58,)  # of "full": each node waits for memory that the other one would free
 
 
 @pytest.mark.parametrize("mode", MODES)

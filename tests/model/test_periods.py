@@ -21,13 +21,13 @@ REHEARSALS = 6  # of the calls of a run, before they are issued in earnest
 
 
 class OneByOne(Clients):
-    """Issues the steps of a run of its own one by one. `sent`: how many calls left in runs all the same."""
+    """Issues the steps of a run one by one. `sent`: the number of calls that left in runs all the same."""
 
     sent = 0
 
     def run_(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
         routine, _, inner, _, _, renamed, released = step.fields
-        if routine.obtained:  # what it captures has no handles
+        if routine.obtained:  # its captured tensors have no handles
             super().run_(session, handles, step)
             return
         for _ in range(REHEARSALS):
@@ -41,7 +41,7 @@ class OneByOne(Clients):
         self.sent = max(self.sent, session._core.outbox.ops_in_runs)
 
     def rehearse(self, session: Any, handles: dict[int, Tensor], steps: Sequence[Step]) -> None:
-        """Issue those calls among the steps that write nothing, as far as they have operands."""
+        """Issue the calls among the steps that write no tensor, as far as they have operands."""
         for step in steps:
             if step.kind == "CALL" and step.fields[4] is None:
                 op, attributes, metas, device, _, inputs, outputs, _ = step.fields
@@ -58,11 +58,11 @@ class OneByOne(Clients):
 def test_programs_give_what_serial_execution_gives(
     make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With two calls being worth a run, programs that repeat little have many."""
+    """Runs pay from two calls on, so programs that repeat little have many."""
     monkeypatch.setattr(history, "SHORTEST_RUN", 2)
     monkeypatch.setattr(history, "SHORT_ROUND", 1)
     sent = 0
-    for seed in (7, 8, 17, 20, 26):  # some that repeat nothing, and some that repeat much
+    for seed in (7, 8, 17, 20, 26):  # some without repetitions, and some with many
         with failing_ops(), np.errstate(all="ignore"):
             program, expected = prepared(seed, honest=True)
             clients = OneByOne(program, f"local:periods-{seed}", partial(make_session, routines="auto"), expected)

@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).parent / "package"
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory in which the package of `package/` is installed, from its wheel, without a network."""
-    for tool in ("pip", "setuptools"):  # to import them changes what this process imports afterwards
+    for tool in ("pip", "setuptools"):  # importing them changes later imports of this process
         if not any(distributions(name=tool)):
             pytest.skip(f"{tool} is not installed")
     folder = tmp_path_factory.mktemp("plugin")
@@ -42,7 +42,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def registries() -> Iterator[None]:
-    """What plugins define within the test is gone behind it, and so are their modules."""
+    """Removes definitions and modules of plugins after the test."""
     modules = set(sys.modules)
     with patch.dict(KINDS), patch.dict(REGISTRY), patch.dict(LOADED):
         yield

@@ -31,7 +31,7 @@ def daemon(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def paths(*more: Path) -> str:
-    """What Python's path is for daemons: ours, and what is installed besides."""
+    """Python's path for daemons: ours, and the installed packages."""
     return ":".join([*map(str, more), *(path for path in sys.path if path)])
 
 

@@ -17,7 +17,7 @@ Watch = Callable[[str, Real, tuple[Any, ...], dict[str, Any]], Any]
 
 @contextmanager
 def watched(watch: Watch) -> Iterator[None]:
-    """Every such call goes through `watch`; of the calls of `open`, only those that may create a file."""
+    """Each of these calls goes through `watch`; of the calls of `open`, only those that may create a file."""
     with ExitStack() as stack:
         for name in CALLS:
             stack.enter_context(patch.object(os, name, _watched(name, getattr(os, name), watch)))

@@ -73,7 +73,7 @@ def last(reader: CheckpointReader) -> Generation:
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether they are equal, bit for bit."""
+    """Whether both contents are equal, bit for bit."""
     return one.keys() == other.keys() and all(_plain(one[name]) == _plain(other[name]) for name in one)
 
 
@@ -107,7 +107,7 @@ class Reopen:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The process dies while it writes these values; the next process finds what has reached the disk."""
+    """The process dies while it writes these values; the next process finds the bytes that have reached the disk."""
 
     written: Content
 
@@ -227,7 +227,7 @@ class Play:
         self.acknowledged(generation.number)
 
 
-# -- what has to be true -----------------------------------------------------------------------------------------------
+# -- checks ------------------------------------------------------------------------------------------------------------
 
 
 def check_whole(path: Path, expected: Mapping[int, Content], allowed: Iterable[int]) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-MOST: Final = 6  # up to so many changes, every subset is tried; of more changes, some subsets
+MOST: Final = 6  # up to this many changes, every subset is tried; of more changes, some subsets
 SOME: Final = 64  # subsets
 
 State = tuple[tuple[str, bytes], ...]  # files by name
@@ -102,7 +102,7 @@ class Disk:
     def _current(self) -> dict[str, int]:
         return applied(self.names, self.changes)
 
-    # -- what may be there afterwards ------------------------------------------------------------------------------
+    # -- possible states afterwards --------------------------------------------------------------------------------
 
     def after(self, rnd: random.Random) -> Iterator[State | None]:
         """The states that the directory may have if the power is lost now. None: the directory itself is lost."""

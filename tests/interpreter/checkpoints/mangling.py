@@ -75,7 +75,7 @@ def random_play(path: Path, rnd: random.Random) -> Play:
     return play
 
 
-# -- wrong ones --------------------------------------------------------------------------------------------------------
+# -- wrong directories -------------------------------------------------------------------------------------------------
 
 
 def mangle(path: Path, rnd: random.Random) -> None:
@@ -135,7 +135,7 @@ def mangle_file(file: Path, rnd: random.Random) -> None:
             os.mkfifo(file)
 
 
-# -- what has to come of them ------------------------------------------------------------------------------------------
+# -- checks ------------------------------------------------------------------------------------------------------------
 
 
 def check_directory(path: Path) -> None:
@@ -160,7 +160,7 @@ def is_ours(name: str) -> bool:
 
 
 def check_reader(reader: CheckpointReader) -> None:
-    """Read everything."""
+    """Read the whole directory."""
     found = reader.latest()
     for why in found.damaged.values():
         check_error(MetadataError(why), reader.path)
@@ -262,7 +262,7 @@ def try_mangled(folder: Path, rnd: random.Random) -> None:
 
 
 def try_directory(path: Path, rnd: random.Random) -> None:
-    """As `try_mangled`, at a path that does not exist yet."""
+    """Like `try_mangled`, at a path that does not exist yet."""
     try:
         with small_files():
             play = random_play(path, rnd)

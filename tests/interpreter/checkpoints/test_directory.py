@@ -23,7 +23,7 @@ def path(tmp_path):
 
 
 def generate(directory, **content):
-    """A generation of new values, and of those of the last one."""
+    """A generation of new values, and the values of the last one."""
     before = directory.latest().generation
     with directory.begin() as writer:
         for name, value in content.items():
@@ -186,7 +186,7 @@ def test_numbers_go_up_and_end(path):
             directory.begin()
 
 
-# -- what is removed ---------------------------------------------------------------------------------------------------
+# -- removal -----------------------------------------------------------------------------------------------------------
 
 
 def test_opening_removes_what_was_not_finished_and_nothing_else(path):

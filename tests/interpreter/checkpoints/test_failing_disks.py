@@ -39,7 +39,7 @@ def small() -> Iterator[None]:
 
 
 def failing(code: int, *, done: bool = False) -> Any:
-    """A call of which half is done, or all, and that fails."""
+    """A call that does half of its work, or all, and then fails."""
 
     def fail(name: str, real: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         if done and name not in ("open", "write"):
@@ -62,7 +62,7 @@ def number_of_calls(path) -> int:
 
 
 def test_any_call_may_fail_once(memory):
-    """Whatever fails, an error says so or nothing was lost; later steps go on from the last generation.
+    """After any failure an error is raised or no value was lost; later steps go on from the last generation.
 
     Calls fail in three ways, in turn: each kind of call is made so often that it fails in all of them."""
     for n in range(1, number_of_calls(memory / "model") + 1):
@@ -81,7 +81,7 @@ def test_any_call_may_fail_once(memory):
 
 
 def test_from_any_call_on_everything_may_fail(memory):
-    """A disk that is gone: what it holds when it comes back."""
+    """A disk is lost and comes back, with the last generation."""
     for n in range(1, number_of_calls(memory / "model") + 1):
         path = memory / str(n)
         play, watch = Play(path), Nth(n, failing(errno.EIO))
@@ -124,12 +124,12 @@ def test_a_full_disk_at_any_byte_leaves_the_last_generation_and_nothing_else(mem
 
 
 def flushes(watch: Nth) -> list[int]:
-    """At which calls something was flushed."""
+    """The numbers of the calls that flush."""
     return [n for n, name in enumerate(watch.called, 1) if name == "fsync"]
 
 
 def test_a_failed_flush_is_not_tried_again(tmp_path):
-    """Neither of the same file, nor is the file used: the next generation has it under another name."""
+    """The same file is not flushed again and not used: the next generation has the value under another name."""
     with CheckpointDirectory.open(tmp_path / "c", create=True) as directory:
         flushed: list[tuple[int, int]] = []
 

@@ -76,7 +76,7 @@ def test_generations_are_those_of_a_model(tmp_path_factory, steps):
 
 
 def test_the_script_moves_values_and_shares_files(tmp_path):
-    """What the tests of deaths, full disks and losses of power play is worth playing."""
+    """The history that the tests of deaths, full disks and losses of power play covers these events."""
     play = Play(tmp_path / "checkpoints")
     ranges: dict[int, set[tuple[int, int, int]]] = {}  # of a value, by its checksum
     files = []

@@ -40,7 +40,7 @@ def small() -> Iterator[None]:
 
 
 class States:
-    """All that may be left of a history, each once: files, and the generations of which the last one has to be one."""
+    """All possible states after a history, each once: files, and the generations one of which must be the last."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self.disk = Disk(path)
@@ -67,7 +67,7 @@ def put(path: Path, state: State) -> None:
 
 
 def check_state(path: Path, state: State | None, allowed: tuple[int, ...], expected: dict[int, Content]) -> int:
-    """What a machine finds that has lost its power."""
+    """Check the directory as a machine finds it that has lost its power."""
     if state is not None:
         put(path, state)
     number = 0
@@ -95,7 +95,7 @@ def test_what_was_committed_is_there_after_a_loss_of_power(memory):
 
 
 def some_of(found: Iterable[Any]) -> list[Any]:
-    """Some states of those with the same manifests, of which the same generations are allowed: to check one takes a
+    """Some of the states with the same manifests and the same allowed generations: the check of one takes a
     hundred system calls."""
     alike: dict[Any, list[Any]] = {}
     for state, *rest in sorted(found, key=repr):
@@ -106,7 +106,7 @@ def some_of(found: Iterable[Any]) -> list[Any]:
 
 
 def dies(n: int, disk: Disk) -> Watch:
-    """A watch of a process that is killed at its n-th call: nothing that it does from then on reaches the disk."""
+    """A watch of a process that is killed at its n-th call: none of its later calls reaches the disk."""
     count = 0
 
     def watch(name: str, real: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -120,7 +120,7 @@ def dies(n: int, disk: Disk) -> Watch:
 
 
 def test_what_was_committed_is_there_after_a_kill_and_then_a_loss_of_power(memory):
-    """What the next process sees, and counts on, may not have been flushed by the one that died."""
+    """The next process sees the files of the dead one, and relies on them, although they may not have been flushed."""
     found: set[tuple[State | None, tuple[int, ...], int]] = set()
     contents: dict[int, dict[int, Content]] = {}
     seen = set()

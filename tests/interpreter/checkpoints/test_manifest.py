@@ -60,7 +60,7 @@ def test_a_generation_comes_back(names):
 
 
 def test_values_that_overlap_are_not_written():
-    """Records of several generations may, if one of these was not ours."""
+    """Records of several generations may overlap, if one of the generations was not ours."""
     meta = Meta.of((4,), "int8")
     for records in ({"a": (0, 4), "b": (3, 4)}, {"a": (0, 4), "b": (0, 2)}, {"a": (0, 4), "b": (2, 0)}):
         tensors = {name: ValueRecord(meta, 7, offset, nbytes, 0) for name, (offset, nbytes) in records.items()}
@@ -206,7 +206,7 @@ def test_limits_are_checked_before_memory_is_spent():
 
 @each_case("unit", [b"\x91\x00", b"\x90", b"\xc0", b"\x81\xa1a\x90", b"\x92\xa0\x90"])
 def test_objects_take_little_memory_however_many_there_are(unit):
-    """Each frame is refused before the next one is decoded, and none is long."""
+    """Each frame is short, and is refused before the next one is decoded."""
     frame = b"\xdc" + (15_000).to_bytes(2, "big") + b"\x02" + unit * 14_999
     frame = frame[:30_000]
     limits = CheckpointLimits()

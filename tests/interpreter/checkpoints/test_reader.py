@@ -134,7 +134,7 @@ def test_a_manifest_that_cannot_be_opened_is_an_error_and_not_an_older_generatio
 
 
 def test_the_last_generation_is_found_while_they_come_and_go(path, monkeypatch):
-    """The one that was listed is collected before it is opened."""
+    """The listed generation is collected before it is opened."""
     with CheckpointDirectory.open(path) as directory, CheckpointReader.open(path) as reader:
         real, left = os.open, 3
 
@@ -156,7 +156,7 @@ def test_the_last_generation_is_found_while_they_come_and_go(path, monkeypatch):
 
 
 def test_bytes_are_read_where_they_are_in_any_pieces(reader):
-    """What a deferred tensor needs: a descriptor, an entry, an identity."""
+    """The needs of a deferred tensor: a descriptor, an entry, an identity."""
     record = last(reader).tensors["a"]
     fd = reader.open_values(record.file)
     try:
@@ -189,7 +189,7 @@ def test_a_text_that_is_no_text_is_damaged(path):
 
 
 def test_large_values_cost_nothing_until_they_are_read(tmp_path, monkeypatch):
-    """A hundred GiB, of which nothing was ever written."""
+    """A hundred GiB, none of which was ever written."""
     with CheckpointDirectory.open(tmp_path / "c", create=True) as directory:
         with directory.begin() as writer:
             record = writer.write("a", Meta.of((1,), "float64"), np.ones(1))

@@ -140,7 +140,7 @@ def test_a_value_of_two_names_is_written_once(directory):
     assert generation.nbytes == sum(generation.files.values()) == 2 * value.nbytes
     assert len({generation.tensors[name].byte_range for name in "abc"}) == 1
     assert [generation.tensors[name].fields.get("device") for name in "abc"] == ["cpu:0", "cpu:0", "sim:0"]
-    with directory.begin() as writer:  # of the pack, less than half is needed
+    with directory.begin() as writer:  # less than half of the pack is needed
         writer.keep("b", generation.tensors["b"])
         writer.keep("c", generation.tensors["c"], {})
     assert last(directory).tensors["c"].fields == {}
@@ -183,7 +183,7 @@ def test_a_damaged_value_is_not_moved_but_stays_what_it_is(directory):
 
 
 def test_files_are_flushed_a_few_at_a_time(directory, monkeypatch):
-    """Of a thousand large values, no thousand descriptors."""
+    """A thousand large values do not need a thousand descriptors."""
     most, real = 0, os.fsync
 
     def flush(fd):
@@ -201,7 +201,7 @@ def test_files_are_flushed_a_few_at_a_time(directory, monkeypatch):
     assert len(last(directory).files) == 100
 
 
-# -- what makes no sense -----------------------------------------------------------------------------------------------
+# -- misuse ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("nbytes", [24, LARGE_VALUE_BYTES + 8])

@@ -158,7 +158,7 @@ def test_slices_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_chunk_is_summed_from_the_rank_of_its_number_on() -> None:
-    """So that the same sum can be had from moves and ops."""
+    """The same sum can thus be computed from moves and ops."""
     ranks = 3
     inputs = values_of([(10,)] * ranks)
     (first, *_) = results_by(RING, collective_of(CollectiveKind.ALL_REDUCE, inputs, ranks), inputs)

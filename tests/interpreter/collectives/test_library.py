@@ -23,13 +23,13 @@ def made(
 
 
 def piece(array: Any, region: Region, flat: bool) -> Any:
-    """The elements of a region as the library has them: those behind its first one."""
+    """The elements of a region as the library has them: `size` elements from its first one on."""
     begin = region.begins_at((array.size,) if flat else array.shape)
     return array.reshape(-1)[begin : begin + region.size]
 
 
 def carried_out(given: CollectiveSpec, calls: list[RankCall], inputs: list[Any]) -> list[Any]:
-    """What a library that does as NCCL's documentation says makes of the calls."""
+    """The results of the calls by a library that follows NCCL's documentation."""
     results = [np.full(meta.shape, -1, meta.dtype) for meta in given.outputs()]
 
     def read(call: RankCall) -> Any:

@@ -17,7 +17,7 @@ class World:
     """A background thread whose sleeps are the test's: each waits for a `tick`."""
 
     def __init__(self) -> None:
-        self.pauses: list[bool] = []  # was it awake?
+        self.pauses: list[bool] = []  # of each sleep: was the thread awake?
         self.slept: list[float | None] = []
         self.errors: list[BaseException] = []
         self.unsent = False
@@ -43,7 +43,7 @@ class World:
         assert self.ticks.acquire(timeout=WAIT)
 
     def tick(self) -> None:
-        """One round: wake, look around, sleep again."""
+        """Let the thread run one round: wake, look around, sleep again."""
         self.ticks.release()
         assert self.asleep.acquire(timeout=WAIT)
 

@@ -49,7 +49,7 @@ def test_it_is_raised_at_the_end_of_the_shield(shield: Shield) -> None:
 
 
 def test_it_is_raised_in_a_sleep_behind_the_shield_but_not_on_the_way_out(shield: Shield) -> None:
-    """Impatience must not keep us from giving back what we hold."""
+    """A repeated Ctrl-C must not keep us from releasing our resources."""
     reached = []
 
     def wait() -> None:
@@ -94,7 +94,7 @@ def test_after_the_sleep_the_shield_is_up_again(shield: Shield) -> None:
     with pytest.raises(KeyboardInterrupt):
         wait()
     assert reached == ["the end"]
-    with shield:  # and nothing of it is left
+    with shield:  # no signal is left over
         pass
 
 
@@ -228,7 +228,7 @@ def test_what_is_thrown_at_a_region_and_taken_back_is_not_raised(shield: Shield)
 
 
 def test_what_is_thrown_behind_the_region_that_ends_a_block_is_raised_there(shield: Shield) -> None:
-    """Nothing is open any more: what is kept back then would come with the next region, if there is one."""
+    """No region is open any more: a signal kept back here would be raised by the next region, if there is one."""
     reached = []
 
     @ends_block
@@ -284,7 +284,7 @@ def test_the_end_of_a_block_is_covered_from_its_first_step(shield: Shield) -> No
 
     @ends_block
     def end() -> None:
-        signal.raise_signal(signal.SIGUSR1)  # where the interpreter looks first, in front of the region
+        signal.raise_signal(signal.SIGUSR1)  # the interpreter handles it first, in front of the region
         with shield:
             shield.let_go(block)
             ended.append(True)
@@ -314,7 +314,7 @@ class Finalised:
 @pytest.mark.usefixtures("two_handlers")
 @pytest.mark.usefixtures("shield")
 def test_what_comes_in_a_finaliser_is_raised_soon_afterwards_and_the_finaliser_is_done() -> None:
-    """Python ignores exceptions there: the program would go on as if nobody had pressed Ctrl-C."""
+    """Python ignores exceptions in finalisers: the program would go on as if without Ctrl-C."""
     for number, error in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGUSR1, FirstError)):
         calls: list[str] = []
         with pytest.raises(error):  # noqa: PT012 - without a call of ours
@@ -358,14 +358,14 @@ class TestTheLock:
     def test_a_thread_that_gives_way_is_behind_the_one_that_waits(
         self, how: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """However long that takes to wake."""
+        """However long the waiting thread takes to wake."""
         monkeypatch.setattr(shielded_lock, "COURTESY", 10.0)
         if how == "by itself, after a while":
             monkeypatch.setattr(shielded_lock, "PATIENCE", 0.0)
         lock, waits, entered = ShieldedLock(), threading.Event(), []
 
         class Waiting(list[tuple[Bell, float]]):
-            """Says when somebody waits."""
+            """Signals that a thread waits."""
 
             def append(self, waiter: tuple[Bell, float]) -> None:
                 super().append(waiter)
@@ -387,11 +387,11 @@ class TestTheLock:
             entered.append("the one that gives way")
         thread.join()
         assert entered == ["the one that waits", "the one that gives way"]
-        lock.give_way()  # to nobody
+        lock.give_way()  # no thread waits
 
     @pytest.mark.parametrize("when", ["before it is the owner", "after it was the owner"])
     def test_a_signal_handler_between_lock_and_owner_may_go_in(self, when: str) -> None:
-        """And does not wait there for a thread that waits for its own."""
+        """The handler does not wait for the thread that waits for this thread's lock."""
         lock, entered = ShieldedLock(), []
         lock._waiting.append((Bell(), 0.0))
 
@@ -414,7 +414,7 @@ class TestTheLock:
 
 
 class Thing:
-    """Something that may have finalisers."""
+    """An object that may have finalisers."""
 
 
 def test_an_error_in_a_users_finaliser_is_reported_as_python_does(
@@ -460,7 +460,7 @@ def test_a_hook_that_was_put_over_ours_works_when_regions_are_used_again(
 def test_a_handler_that_raises_while_covers_come_off_leaves_none(
     shield: Shield, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To set a handler calls those of signals that have just come, which are back already."""
+    """Setting a handler runs the handlers of signals that have just come, and these handlers are back already."""
     handlers = dict.fromkeys((signal.SIGINT, signal.SIGUSR1, signal.SIGTERM), signal.default_int_handler)
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     sets = vars(signal_handlers)["set_handler"]

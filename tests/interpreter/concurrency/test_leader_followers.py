@@ -50,7 +50,7 @@ class Letters:
         self.left.release()
 
     def bring(self, *letters: str) -> None:
-        """Letters arrive, for whoever leads."""
+        """Letters arrive, for the current leader."""
         self.arrived.extend(letters)
         self.ring()
 
@@ -64,12 +64,12 @@ class Letters:
 
 
 class Waiting:
-    """A thread that waits for a letter; what became of it. It fails at its next look once `fails` is set."""
+    """A thread that waits for a letter, with its result. It fails at its next look once `fails` is set."""
 
     def __init__(self, post: Letters, letter: str, timeout: float | None = WAIT) -> None:
         self.result: Any = None
         self.fails = threading.Event()
-        self.listed = threading.Event()  # as a follower: it sleeps, or is about to and has looked for the last time
+        self.listed = threading.Event()  # as a follower: it sleeps, or is about to after its last look
         self._post, self._letter, self._timeout = post, letter, timeout
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
@@ -157,7 +157,7 @@ def test_only_the_follower_whose_wait_is_over_is_woken(post: Letters) -> None:
     post.bring("a")
     assert first.end() is True
     (left,) = post.waiting.followers
-    assert not left.bell.sleep(0)  # it was not rung
+    assert not left.bell.sleep(0)  # the bell was not rung
     assert second.thread.is_alive()
     post.bring("b", "z")
     assert (second.end(), leader.end()) == (True, True)
@@ -187,7 +187,7 @@ def test_what_ends_several_waits_at_once_leaves_one_of_the_rest_to_lead(post: Le
 def test_a_leader_that_leaves_wakes_all_before_the_one_that_leads_next(
     post: Letters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A letter has come that nobody has told of, behind the last round of the one who leaves."""
+    """A letter has come after the leaving thread's last round, and has not been reported."""
     monkeypatch.setattr(leader_followers, "SIGNAL_CHECK_INTERVAL", 3 * WAIT)
     told = threading.Event()
 
@@ -217,7 +217,7 @@ def test_work_of_a_thread_that_does_not_lead_wakes_leader_and_followers(post: Le
 
 
 def test_a_predicate_that_comes_true_before_the_sleep_is_seen(post: Letters) -> None:
-    """It comes true, and `wake` is called, between the first look and the second, when nobody sleeps yet."""
+    """The predicate becomes true, and `wake` is called, between the first look and the second, before the sleep."""
     looks: list[int] = []
 
     def late() -> bool:
@@ -231,7 +231,7 @@ def test_a_predicate_that_comes_true_before_the_sleep_is_seen(post: Letters) -> 
 
 
 def test_a_follower_that_is_listed_after_the_leader_left_does_not_sleep(post: Letters) -> None:
-    """The role is free when it looks again, so it leads; nobody else would have woken it."""
+    """The role is free at its second look, so it leads; no other thread would have woken it."""
     looks: list[int] = []
     post.waiting.role.acquire()
 
@@ -280,7 +280,7 @@ def test_a_follower_whose_time_is_over_leaves_the_leader_alone(post: Letters) ->
 
 
 def test_a_follower_that_leaves_when_it_is_to_lead_hands_on(post: Letters) -> None:
-    """It was woken to lead, and leaves by an error: the next one has to."""
+    """The follower was woken to lead, and leaves by an error: the next one has to lead."""
     leader, first, second = leader_of(post, "a"), follower_of(post, "never"), follower_of(post, "b")
     first.fails.set()
     post.bring("a")
@@ -385,7 +385,7 @@ def test_ctrl_c_while_a_follower_sleeps_leaves_no_follower(post: Letters) -> Non
 
 
 def test_a_signal_handler_on_the_thread_that_leads_may_wait(post: Letters) -> None:
-    """It leads on top of the wait below, which then goes on, and sees what was done meanwhile."""
+    """The handler leads on top of the wait below, which then goes on, and sees the work done meanwhile."""
     told: list[object] = []
 
     def handle(*_: object) -> None:
@@ -410,7 +410,7 @@ def test_a_signal_handler_on_the_thread_that_leads_may_wait(post: Letters) -> No
 @pytest.mark.parametrize("timeout", [None, 1e12])
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_signal_that_interrupts_no_sleep_is_handled_soon(post: Letters, leads: bool, timeout: float | None) -> None:
-    """It comes to a thread that cannot run the handler, as if it had come just before the sleep in the kernel."""
+    """The signal comes to a thread that cannot run the handler, as if just before the sleep in the kernel."""
     leader = None if leads else leader_of(post, "another")
 
     def interrupt() -> None:
@@ -431,7 +431,7 @@ def test_a_signal_that_interrupts_no_sleep_is_handled_soon(post: Letters, leads:
 
 
 def test_a_signal_handler_that_does_the_work_wakes_the_leader_below_it(post: Letters) -> None:
-    """It waits for nothing itself: what it waited for was there."""
+    """The handler itself does not wait: its letter was there."""
     rung: list[bool] = []
 
     def handle(*_: object) -> None:
@@ -455,7 +455,7 @@ def test_a_signal_handler_that_does_the_work_wakes_the_leader_below_it(post: Let
     assert rung == [True]
 
 
-# -- in nobody's name ----------------------------------------------------------------------------------------------
+# -- rounds on behalf of no waiter ---------------------------------------------------------------------------------
 
 
 def test_a_round_in_nobodys_name_wakes_followers_and_hands_on(post: Letters) -> None:
@@ -482,7 +482,7 @@ def test_a_round_in_nobodys_name_is_refused_while_a_thread_leads(post: Letters) 
 
 
 def test_many_threads_each_get_their_letters(post: Letters) -> None:
-    """Every letter arrives from another thread, and each wait ends, whoever leads at the moment."""
+    """Every letter arrives from another thread, and each wait ends, with any leader."""
 
     def work(name: int) -> None:
         for n in range(100):

@@ -46,7 +46,7 @@ def test_an_interval_that_the_program_has_set_meanwhile_stays(interval: SwitchIn
 
 def test_a_forked_child_has_its_own_again(interval: SwitchInterval) -> None:
     interval.shorten()
-    interval._lock.acquire()  # as another thread might have it
+    interval._lock.acquire()  # as if another thread had the lock
     child = os.fork()
     if not child:
         interval.forked()

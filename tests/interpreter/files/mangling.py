@@ -102,7 +102,7 @@ def check_same(content: bytes, arrays: Mapping[str, Any]) -> None:
             assert (read.shape, read.dtype, read.tobytes()) == (array.shape, array.dtype, array.tobytes())
 
 
-# -- wrong ones --------------------------------------------------------------------------------------------------------
+# -- wrong files -------------------------------------------------------------------------------------------------------
 
 
 def mangled(rnd: random.Random) -> bytes:
@@ -125,7 +125,7 @@ def mangled_safetensors(arrays: Arrays, rnd: random.Random) -> bytes:
 
 
 def replace(fields: Any, rnd: random.Random) -> None:
-    """Put something strange into a field, or take the field away."""
+    """Put a strange value into a field, or remove the field."""
     keys = list(fields) if isinstance(fields, dict) else list(range(len(fields)))
     if not keys:
         return
@@ -143,7 +143,7 @@ def replace(fields: Any, rnd: random.Random) -> None:
 
 
 def mangled_npy(arrays: Arrays, rnd: random.Random) -> bytes:
-    """An .npy file with something strange in its header."""
+    """An .npy file with a strange header."""
     content = as_npy(next(iter(arrays.values()), np.zeros(3)), rnd)
     width = 2 if content[6] == 1 else 4
     end = 8 + width + int.from_bytes(content[8 : 8 + width], "little")
@@ -187,7 +187,7 @@ def with_wrong_bytes(content: bytes, rnd: random.Random) -> bytes:
     return rnd.choice(ways)()
 
 
-# -- what has to come of them ------------------------------------------------------------------------------------------
+# -- checks ------------------------------------------------------------------------------------------------------------
 
 
 def check_any(content: bytes, *, raw: bool = False) -> None:
@@ -259,7 +259,7 @@ def check_reference(content: bytes, kind: Format, arrays: Arrays) -> None:
         except (
             zipfile.BadZipFile,
             NotImplementedError,
-        ):  # what says nothing about the arrays: fields that we do not use
+        ):  # fields that we do not use, without meaning for the arrays
             return
     assert arrays.keys() == theirs.keys()
     for name, array in arrays.items():

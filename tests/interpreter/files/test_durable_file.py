@@ -33,7 +33,7 @@ def folder(tmp_path):
 
 
 def write(folder, times=1, **options):
-    """A file of so many times eight bytes, committed."""
+    """A committed file of `times` times eight bytes."""
     with DurableFile(folder, "x", **options) as file:
         for _ in range(times):
             file.write(b"8 bytes.")
@@ -107,7 +107,7 @@ def test_the_system_is_told_to_begin_early_with_each_byte_once(folder, monkeypat
 
     def advise(_, offset, count, advice):
         told.append((offset, count, advice))
-        raise OSError(22, "Invalid argument")  # it is advice
+        raise OSError(22, "Invalid argument")  # the call is only advice
 
     monkeypatch.setattr(os, "posix_fadvise", advise)
     file = DurableFile(folder, "x")
@@ -156,7 +156,7 @@ def test_any_system_call_may_fail(tmp_path, folder, monkeypatch, call):
 
     def fails(*rest, **more):
         if call == "close":
-            real(*rest, **more)  # Linux has closed it, whatever it says
+            real(*rest, **more)  # Linux has closed it, despite the error
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:

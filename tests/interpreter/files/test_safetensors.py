@@ -51,7 +51,7 @@ def twice(header):
     return json.dumps(header).encode().replace(b"second", b"first")
 
 
-# name: (content, the error's text); what the package reads all the same is in LENIENT.
+# name: (content, the error's text); LENIENT names the files that the package reads all the same.
 HOSTILE = {
     "empty": (b"", "begins with b'' and is of no known format"),
     "cut in its length": (b"\x08\0\0", "is of no known format"),
@@ -145,7 +145,7 @@ HOSTILE = {
     "bytes without a tensor": (safetensors({}, bytes(1)), "take 0 bytes and there are 1"),
     "offsets beyond the end": (safetensors({"a": F}, bytes(7)), "take 8 bytes and there are 7; was it cut short"),
 }
-# What the package reads all the same: the format forbids the first two, and tensord has no use for the others.
+# Files that the package reads all the same: the format forbids the first two, and tensord has no use for the others.
 LENIENT = {
     *("padding that is no space", "a name twice"),
     *("a field too many", "a name that is not printable", "a name that is empty", "65 dimensions"),

@@ -19,7 +19,7 @@ from ...gpu.op_cases import SPECIAL, Case, cases, dtypes_of
 from .checking import call_of, check, check_on_grid
 
 EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "2"))
-LARGEST = 5000  # elements of a result: more cost time, and show nothing
+LARGEST = 5000  # elements of a result: larger ones cost time, and show no more errors
 RULED = [name for name, op in REGISTRY.items() if not isinstance(op.layouts, str)]
 
 

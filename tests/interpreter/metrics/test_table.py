@@ -48,7 +48,7 @@ def test_a_daemon_that_does_not_answer_has_nothing_but_that_it_is_not_up() -> No
 
 
 def test_ops_beyond_the_bound_are_one_that_never_falls() -> None:
-    """Also when ops in the middle run for the first time."""
+    """The sum never falls when ops in the middle run for the first time, either."""
     before = tally([["Transfer", 3, [], 0], ["add", 0, [], 0], ["mul", 5, [], 0], ["sub", 7, [], 0]])
     after = tally([["Transfer", 3, [], 0], ["add", 1, [], 0], ["mul", 5, [], 0], ["sub", 7, [], 0], ["exp", 2, [], 0]])
     name, bounds = "tensord_instructions_total", Bounds(ops=2)

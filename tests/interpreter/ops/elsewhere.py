@@ -30,7 +30,7 @@ class Elsewhere:
 
 
 class Function:
-    """One of these functions, with the methods of a ufunc."""
+    """A function of `Elsewhere`, with the methods of a ufunc."""
 
     def __init__(self, function: Any, path: str) -> None:
         self._function = function

@@ -30,7 +30,7 @@ NAMES = sorted(entry.partition(":")[0] for entry in CORRECTED)
 COMPLEX = ["complex64", "complex128"]
 REAL = {"floor_divide", "nextafter"}  # not defined for complex numbers
 INF, NAN = np.inf, np.nan
-# Where the corrected op differs from NumPy: what is left out here of the values that both are called with.
+# Where the corrected op differs from NumPy: the values that are left out of the comparison here.
 UNUSUAL: dict[str, Callable[..., Any]] = {
     "expm1": lambda x: ~np.isfinite(x) | (x == 0),
     "floor_divide": lambda x1, x2: np.isinf(x1) | np.isinf(x2),
@@ -104,7 +104,7 @@ def test_an_array_module_that_is_not_asked_for_values_gives_the_same(name, dtype
     operands = np.meshgrid(*[values] * REGISTRY[name].inputs)
     for each in (operands, [operand.ravel()[1] for operand in operands]):
         here, there = evaluate(name, *map(np.asarray, each)), evaluate_elsewhere(name, *map(np.asarray, each))
-        if name in {"sign", "reciprocal"}:  # quotients, of which those by infinities are open: decision 0023
+        if name in {"sign", "reciprocal"}:  # quotients; those by infinities are open: decision 0023
             finite = np.isfinite(each[0])
             here, there = here[finite], there[finite]
         np.testing.assert_allclose(here, there)
@@ -134,7 +134,7 @@ def test_counting_bits_gives_the_next_float_of_all_there_are(dtype):
     with np.errstate(all="ignore"):
         expected, found = np.nextafter(x, y), next_by_bits(np, x, y)
     np.testing.assert_array_equal(found, expected)
-    numbers = ~(np.isnan(expected) | (x == y))  # of a NaN, and of zero after zero, the sign is open
+    numbers = ~(np.isnan(expected) | (x == y))  # the sign of a NaN, and of zero after zero, is open
     np.testing.assert_array_equal(np.signbit(found[numbers]), np.signbit(expected[numbers]))
 
 

@@ -16,7 +16,7 @@ from tensord.interpreter.types.meta import Meta
 from ...each_case import each_case
 
 DTYPES = ("bool", "int8", "uint16", "int64", "float16", "float32", "float64", "complex64")
-# Of each op the shapes of its operands, and attributes.
+# By op: the shapes of its operands, and attributes.
 CASES: dict[str, list[tuple[tuple[tuple[int, ...], ...], dict[str, Any]]]] = {
     "matmul": [
         (shapes, {})

@@ -41,7 +41,7 @@ def build(make, specs):
 
 
 def mix(arguments):
-    """Do their kinds go together? The ones that do not are in test_promotion."""
+    """Whether the operands' kinds promote. Pairs that do not are in test_promotion."""
     try:
         promote(tuple(map(meta_of, arguments)))
     except TypeError:
@@ -51,7 +51,7 @@ def mix(arguments):
 
 @each_case("name", UFUNCS)
 def test_ufuncs(name, evaluate, make, assert_same):
-    """Each dtype by itself; beside its own and two others, and each kind of number, at both positions."""
+    """Each dtype by itself, then beside itself, two others and each kind of number, at both positions."""
     dtypes, turn = sorted(DTYPES), UFUNCS.index(name)
     for position, dtype in enumerate(dtypes, turn):
         x = make(SHAPES[position % 3], dtype, 0)

@@ -85,7 +85,7 @@ def test_they_are_as_numpys(name: str, function: Any, operands: Any, attributes:
 
 
 def test_no_right_hand_sides_in_a_vast_stack_cost_nothing() -> None:
-    """One matrix is looked at, once, and not once for each element of a stack without elements."""
+    """One matrix is checked once, not once for each element of a stack without elements."""
     x2 = np.zeros((1 << 40, 2, 0))
     assert evaluate_all("solve", np.eye(2), x2)[0].shape == x2.shape
     with pytest.raises(np.linalg.LinAlgError):

@@ -27,7 +27,7 @@ def random(shape, dtype, seed=0):
 
 
 def dtypes(name):
-    """What a transform takes, and the dtype that it makes of each."""
+    """The dtypes that a transform takes, and the dtype of each result."""
     real = name.startswith(("irfft", "hfft"))
     takes = [d for d in PRECISION if not (name.startswith(("rfft", "ihfft")) and d.startswith("complex"))]
     return {d: f"float{PRECISION[d]}" if real else f"complex{2 * PRECISION[d]}" for d in takes}

@@ -60,7 +60,7 @@ def test_every_element_is_counted_once_elsewhere(dtype):
 @each_case("dtype", ["bool", "int8", "int64", "uint64", "float16", "float32", "float64"])
 @each_case("limits", [None, (-1.0, 1.0), (0.0, 0.0), (-0.1, 7.3), (1e-300, 3e-300)])
 def test_edges_are_numpys_elsewhere(dtype, limits):
-    """And so are the counts of elements on an edge."""
+    """The counts of elements on an edge are NumPy's, too."""
     for x in (np.arange(12) % 5 - (dtype[0] in "if"), np.zeros(0), np.full(3, 100)):
         for bins in (1, 3, 10, 97):
             given = {"bins": bins, "range": limits}

@@ -68,7 +68,7 @@ EMPTY_SELECTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 
 @each_case("name", EMPTY_SELECTIONS)
 def test_a_position_out_of_bounds_is_reported_where_nothing_is_selected(evaluate, name):
-    """As NumPy does: whether the other axes are empty does not make a wrong position right."""
+    """Like NumPy: a wrong position is an error even if the other axes are empty."""
     operands, attributes = EMPTY_SELECTIONS[name]
     with pytest.raises(IndexError, match="7"):
         evaluate(name, *operands, **attributes)
@@ -113,7 +113,7 @@ def test_of_several_values_for_one_element_the_last_one_stays_whatever_the_order
 
 @each_case(("room", "count"), [(1 << 10, 900), (1 << 21, 200), (1 << 21, 900)])
 def test_the_last_of_many_values_stays_however_they_are_found(room, count):
-    """By a table, by comparing each with each, by a sort."""
+    """The last ones are found by a table, by comparing each with each, or by a sort."""
     rng = np.random.default_rng(room + count)
     x, positions = np.zeros(room, np.int16), rng.integers(-room, room, count // 3).repeat(3)
     rng.shuffle(positions)

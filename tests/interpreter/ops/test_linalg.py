@@ -24,7 +24,7 @@ F32 = Meta.of((2, 3), "float32")
 
 
 def promotable(first, second):
-    """Whether the standard says what such dtypes promote to."""
+    """Whether the standard defines the promotion of these dtypes."""
     family = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 2}
     kinds = DTYPES[first].kind, DTYPES[second].kind
     if family[kinds[0]] != family[kinds[1]]:

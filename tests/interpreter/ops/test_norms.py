@@ -83,7 +83,7 @@ def test_vector_norm_is_euclidean_by_default(evaluate):
 
 @each_case("ord_", ORDERS)
 def test_the_norm_of_no_elements(ord_, evaluate):
-    smallest = ord_ < 0  # of nothing, what leaves every other norm as it is
+    smallest = ord_ < 0  # of no elements: the neutral element of every other norm
     assert evaluate("vector_norm", np.ones((0,)), ord=ord_) == (math.inf if smallest else 0)
 
 
@@ -139,7 +139,7 @@ def test_an_order_has_one_normal_form_that_travels(name, value, normal):
 
 
 def matrix_norm(x, ord_, keepdims):
-    """NumPy's; of what has no columns, rows or singular values, a smallest one is inf."""
+    """NumPy's norm; without columns, rows or singular values, a smallest one is inf."""
     with np.errstate(all="ignore"):
         try:
             return np.linalg.norm(x, ord=ord_, axis=(-2, -1), keepdims=keepdims)

@@ -18,8 +18,8 @@ from ...gpu.op_cases import Case, all_ops, cases, dtypes_of, seen
 from ...gpu.stage_ops import Results, differences, summary
 from .elsewhere import Elsewhere, run_on
 
-# How many cases of each: the first ten have special values and all layouts, those behind them other attributes. Of
-# integers each op has one dtype, with a sign or without.
+# Numbers of cases: the first ten of each have special values and all layouts, later ones other attributes. Each op has
+# one dtype of integers, with a sign or without.
 DTYPES = {"": 48, "float32": 24, "complex64": 10}
 INTEGERS = ({"int8": 10}, {"uint64": 10})
 OPS = [op for op in all_ops() if op.library is None]
@@ -42,7 +42,7 @@ def wrong_of(op: OpDef, case: Case) -> list[Any]:
 
 
 def are_identical(there: Results, here: Results) -> bool:
-    """Are they, bit for bit? Most are, and to measure how far off they are takes longer than the calls."""
+    """Whether both are identical, bit for bit. Most are, and measuring the distance takes longer than the calls."""
     if isinstance(there, str) or isinstance(here, str):
         return False
     return [(x.shape, x.dtype, x.tobytes()) for x in there] == [(x.shape, x.dtype, x.tobytes()) for x in here]

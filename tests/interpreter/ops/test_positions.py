@@ -26,7 +26,7 @@ HALF, WHOLE = 1 << 31, 1 << 32
 @each_case(
     ("counts", "refused"),
     [
-        ((1, WHOLE, 1), False),  # one axis: nothing is multiplied
+        ((1, WHOLE, 1), False),  # one axis: no product is computed
         ((1, 2, WHOLE), True),
         ((2, 1 << 16, (1 << 16) - 1), False),
         ((2, 1 << 16, 1 << 16), True),

@@ -23,7 +23,7 @@ from ...each_case import each_case
 ELSEWHERE = types.SimpleNamespace(
     asarray=np.asarray, take=lambda x, order, axis, out: out.__setitem__(..., np.take(x, order, axis))
 )
-# An op that draws, with attributes that make it draw something of shape (4, 3), or (12,).
+# An op that draws, with attributes for a result of shape (4, 3), or (12,).
 DRAWS: list[tuple[str, dict[str, Any]]] = [
     *(("uniform", {"shape": (4, 3), "dtype": dtype}) for dtype in sorted(kinds.REAL_FLOATING)),
     *(("normal", {"shape": (4, 3), "dtype": dtype}) for dtype in sorted(kinds.FLOATING)),

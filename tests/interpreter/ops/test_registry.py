@@ -43,7 +43,7 @@ def test_every_op_is_complete(name):
 
 @each_case("name", ELEMENTWISE)
 def test_an_elementwise_op_may_write_over_any_input(name, make):
-    """Each dtype beside its own and one more: over all ops every pair is there."""
+    """Each dtype beside its own and one more: all pairs occur over all ops."""
     checked = 0
     for attributes in ATTRIBUTES.get(name, [{}]):
         for turn, dtype in enumerate(DTYPES, ELEMENTWISE.index(name)):
@@ -91,7 +91,7 @@ def compare_in_place(op, inputs, position, dtype, attributes):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
 @each_case("op", [op for op in all_ops() if op.library is None], ids=lambda op: op.name)
 def test_operands_may_have_any_layout_and_be_read_only_and_so_may_results(op):
-    """Each operand, and each result, backwards in memory and with gaps gives what it gives packed."""
+    """Operands and results that lie backwards in memory and with gaps give the values of packed ones."""
     for dtype in LAID_OUT.keys() & set(dtypes_of(op)):
         for case in cases(op, dtype, most=LAID_OUT[dtype]):
             packed, loose = outcome(op, case, np.copy), outcome(op, case, loosened)

@@ -27,11 +27,11 @@ from ...each_case import each_case
 from ..conftest import meta_of
 from .large_calls import COUNT, Case, every_case, strided
 
-# Their results' sizes, and so their temporaries, are decided by data and bounded by nothing but the device's memory.
+# Data decide the size of their results, and so of their temporaries, bounded by the device's memory alone.
 UNBOUNDED = {"repeat_each"}
-# A bound for all subscripts is far above what most of them take.
+# A bound for all subscripts is far above the need of most of them.
 GENEROUS = {"einsum"}
-# What a piece takes is free again before the next one: the peak of more pieces is that of these.
+# The memory of a piece is free again before the next one: more pieces have the same peak.
 SEVERAL = 3
 
 
@@ -56,7 +56,7 @@ def peak_of(op: OpDef, kernel: BoundKernel, operands: Any, outputs: Any) -> int:
 
 
 def measure(case: Case) -> tuple[int, list[int], list[int]] | None:
-    """What the op declares; the peaks with packed and with strided operands; those of pieces, if it may run so."""
+    """The op's declaration; the peaks with packed and with strided operands; those of pieces, if it may run so."""
     op, operands = find(case.op), case.operands
     frozen = op.freeze(case.attributes)
     metas = tuple(map(meta_of, operands))
@@ -79,12 +79,12 @@ def measure(case: Case) -> tuple[int, list[int], list[int]] | None:
 
 
 def part_of(operand: Any, elements: int) -> Any:
-    """The first rows of a matrix, with so many elements; what is none as it is."""
+    """The first rows of a matrix, with `elements` elements; other operands are unchanged."""
     return operand[: -(-elements // operand.shape[1])] if isinstance(operand, np.ndarray) and operand.ndim else operand
 
 
 def complaints(case: Case, declared: int, whole: list[int], pieces: list[int]) -> list[str]:
-    """What is wrong with what an op declares."""
+    """The errors of an op's declaration."""
     kinds = [f"{x.dtype}{x.shape}" if isinstance(x, np.ndarray) else x for x in case.operands]
     what, found = f"{case.op} {kinds} {case.attributes}", []
     if max(whole) > (declared + UNCOUNTED_BYTES) * 9 // 8:
@@ -98,8 +98,8 @@ def complaints(case: Case, declared: int, whole: list[int], pieces: list[int]) -
 
 @pytest.mark.usefixtures("_traced")
 def test_every_op_declares_what_it_takes() -> None:
-    """tracemalloc counts what the whole process allocates. So a kernel is charged with what NumPy imports for the first
-    time, and with what another thread does meanwhile: the one that brings a worker of pytest-xdist its next tests has
+    """tracemalloc counts the allocations of the whole process. So a kernel is charged with NumPy's imports at the first
+    call, and with those of other threads: the thread that brings a worker of pytest-xdist its next tests has
     thousands of numbers at a time, and some pieces take nearly all that they may. Neither happens twice."""
     wrong, seen = [], set(UNBOUNDED)
     for case in every_case():
@@ -114,7 +114,7 @@ def test_every_op_declares_what_it_takes() -> None:
 
 
 def test_estimates_take_results_that_are_not_known() -> None:
-    """As they are where `out=` is a tensor whose meta data decide."""
+    """The metas of results are unknown where `out=` is a tensor whose meta data decide."""
     for case in every_case():
         op, metas = find(case.op), tuple(map(meta_of, case.operands))
         attributes, pending = op.freeze(case.attributes), (None,) * op.outputs

@@ -19,7 +19,7 @@ DTYPE = st.sampled_from(sorted(DTYPES))
 
 @pytest.fixture(scope="session")
 def evaluate_several():
-    """evaluate_several(op name, x) -> its results; what they are is all checked by their definition."""
+    """evaluate_several(op name, x) -> its results, which the tests check by their definition."""
 
     def run(name, x):
         op = find(name)

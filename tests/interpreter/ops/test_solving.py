@@ -239,7 +239,7 @@ def test_the_work_of_solve_counts_the_columns_of_every_matrix():
 
     assert work((50, 50), (50, 500)) > 5 * work((50, 50), (50, 1)) > 5 * 50**3 // 16
     assert work((50, 50), (10, 50, 1)) > 5 * work((50, 50), (50,))
-    assert work((50, 50), (50, 0)) > 50**3 // 16  # is the matrix singular?
+    assert work((50, 50), (50, 0)) > 50**3 // 16  # the check whether the matrix is singular
     assert work((50, 50), (0, 50, 1)) == work((0, 50, 50), (0, 50, 1)) == 0
 
 

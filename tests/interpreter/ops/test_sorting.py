@@ -17,7 +17,7 @@ DTYPE = st.sampled_from(sorted(DTYPES))
 
 
 def signs(x):
-    """Which of equal zeros is the negative one."""
+    """The signs, which tell equal zeros apart."""
     return np.signbit(x) if x.dtype.kind == "f" else np.zeros(x.shape)
 
 

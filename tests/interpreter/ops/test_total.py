@@ -23,7 +23,7 @@ from ..conftest import meta_of
 
 TOTAL = sorted(name for name, op in REGISTRY.items() if op.total is not False)
 SCALARS: tuple[Any, ...] = (True, 0, -1, 2**63, -(2**63), -0.0, 0.5, 1e300, float("nan"), float("-inf"), 1e300 - 1j)
-# What ops with required attributes, or with few shapes, are called with; several choices are alternatives.
+# Attributes for ops with required attributes, or with few shapes; several choices are alternatives.
 ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
     "bernoulli": [{"shape": (), "p": 0.0}, {"shape": (0, 3), "p": 1.0}],
     "integers": [{"shape": 5, "low": -(2**63), "high": 2**63 - 1}, {"shape": 0, "low": 0, "high": 1, "dtype": "int8"}],

@@ -144,7 +144,7 @@ def mangled_records(records: list[Any], rnd: random.Random) -> list[Any]:
     return [*records[:at], mangled_record(records[at], rnd), *records[at + 1 :]]
 
 
-# -- what has to come of them ------------------------------------------------------------------------------------------
+# -- checks ------------------------------------------------------------------------------------------------------------
 
 
 def built(records: Iterable[Any]) -> Program | None:

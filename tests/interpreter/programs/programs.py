@@ -168,7 +168,7 @@ class Writer:
         own = [value for value in newest if self.builder.variables[value] not in outside]
         return self.rnd.sample(own, self.rnd.randrange(len(own) + 1))
 
-    # -- what steps are made of ----------------------------------------------------------------------------------------
+    # -- parts of steps ------------------------------------------------------------------------------------------------
 
     def pick(self, among: Sequence[Any]) -> Any:
         return among[self.rnd.randrange(len(among))]

@@ -40,7 +40,7 @@ def test_equal_requests_have_one_digest() -> None:
 
 
 def test_no_pass_leaves_one_out_or_shares_it() -> None:
-    """It may fail, and each has results of its own."""
+    """A collective may fail, and each has results of its own."""
     builder, values = built()
     for _ in range(2):
         made = builder.collective("all_reduce", values)

@@ -49,7 +49,7 @@ def any_of_it(builder: Builder) -> Sequence[int]:
 
 
 def writes(builder: Builder) -> Sequence[int]:
-    """Writes what it is given first, and captures and writes another."""
+    """Writes to its argument first, then captures another tensor and writes to that."""
     captured = builder.captured(VECTOR)
     builder.op("negative", [captured], into=[captured])
     (value,) = builder.op("exp", [0], into=[0])
@@ -171,7 +171,7 @@ def test_a_program_is_no_larger_for_having_blocks():
 
 
 def test_blocks_without_a_step_are_bounded():
-    """Each of them is kept until a step takes it: a client may not send them without end."""
+    """The reader keeps each block until a step takes it: a client may not send them without end."""
     reader = RecordsReader(limit=20)
     for _ in range(20):
         reader.add(("block",))

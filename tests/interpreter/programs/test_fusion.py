@@ -186,7 +186,7 @@ def test_a_reduction_into_a_tensor_stays_outside(builder: Writer) -> None:
 
 
 def test_what_drops_the_axes_of_rows_is_read_by_no_step_of_the_fusion(builder: Writer) -> None:
-    """Along these axes it would broadcast as something else."""
+    """Along these axes the value would broadcast differently."""
     x = builder.call("square", 0)
     sums = builder.call("sum", x, axis=-1)
     program = builder.finish([builder.call("sqrt", builder.call("add", x, sums))])

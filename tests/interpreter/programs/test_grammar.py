@@ -28,7 +28,7 @@ WORDS = {
     "string": r'"(?:[^"\\]|\\[nrt"\\]|\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\U[0-9a-fA-F]{8})*"',
 }
 SIGNS = {"[": "(?:", "]": ")?", "{": "(?:", "}": ")*", "(": "(?:", ")": ")", "|": "|"}
-PREFIXES = {"%", "$", "d"}  # nothing may be behind them
+PREFIXES = {"%", "$", "d"}  # no other character may follow them
 LEVELS = 3
 
 
@@ -64,7 +64,7 @@ LINE = re.compile(rf" *{pattern('line')} *(?:#.*)?")
 
 
 def has(line: str) -> bool:
-    """Is it a line of the grammar, or one that is skipped?"""
+    """Whether the line is in the grammar, or skipped."""
     return not line.strip(" ") or line.lstrip(" ").startswith("#") or LINE.fullmatch(line) is not None
 
 

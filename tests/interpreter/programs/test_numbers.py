@@ -28,7 +28,7 @@ SMALL = st.one_of(st.booleans(), st.integers(-9, 9), st.floats(-4, 4), st.comple
 
 
 def outcome(function: Any, *operands: Any) -> Any:
-    """What a call gives, shown exactly; or the type of what it raises."""
+    """The exact text of a call's result, or the type of its error."""
     try:
         with warnings.catch_warnings(action="ignore"):
             value = function(*operands)
@@ -42,7 +42,7 @@ def of(*values: Any) -> list[Number]:
 
 
 def arithmetic(op: str, *operands: Any) -> Any:
-    """The value of one op of constants, whatever its type."""
+    """The value of one op of constants, of any type."""
     kind = type(ARITHMETIC[op][1](*operands)).__name__
     return evaluate([*of(*operands), Number(kind, op, tuple(range(len(operands))))], [])[-1]
 

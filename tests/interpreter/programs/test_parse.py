@@ -47,7 +47,7 @@ def step(line: str) -> str:
     return f"{HEAD}{line}\nreturn"
 
 
-# -- what is taken -----------------------------------------------------------------------------------------------------
+# -- accepted texts ----------------------------------------------------------------------------------------------------
 
 
 def test_a_text_is_a_program():
@@ -82,7 +82,7 @@ def test_escapes_are_those_of_python():
     assert dict(made.attributes)["parts"] == ('\n\r\t\\"Aé😀\0',)
 
 
-# -- what is refused, with its line ------------------------------------------------------------------------------------
+# -- refusals, with their lines ----------------------------------------------------------------------------------------
 
 
 @each_case(
@@ -262,7 +262,7 @@ def test_nothing_is_deep_or_far(line, match):
 
 
 def long_line(begin: str, repeated: str, end: str = "") -> str:
-    """A line so long that what is not linear in it would take minutes."""
+    """A line so long that parsing in more than linear time would take minutes."""
     return step(begin + repeated * (LONG_LINE // len(repeated)) + end)
 
 
@@ -334,7 +334,7 @@ def test_there_are_as_many_steps_as_a_builder_takes(monkeypatch):
     assert str(found).startswith("line 10: ")
 
 
-# -- anything else -----------------------------------------------------------------------------------------------------
+# -- arbitrary texts ---------------------------------------------------------------------------------------------------
 
 
 @given(SOURCES)

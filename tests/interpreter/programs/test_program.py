@@ -68,7 +68,7 @@ def test_programs_are_compared_by_their_digests():
 
 
 def test_the_digest_is_the_same_in_every_process():
-    """Else no cache of two processes would ever agree."""
+    """Otherwise no cache of two processes would ever agree."""
     text = "tensord program 1\nparameter %0 x: float32[3] on d0\n%1: float32[3] = exp %0 on d0\nreturn %1"
     code = f"from tensord import Program; print(Program.parse({text!r}).digest)"
     other = {**os.environ, "PYTHONHASHSEED": "1"}  # this process has another one
@@ -123,7 +123,7 @@ def test_a_variable_dies_with_the_last_step_that_uses_it():
     (b,) = builder.op("add", [a, x])
     (c,) = builder.op("add", [b, a], into=[b])  # the second value of b's variable
     (d,) = builder.op("sqrt", [c])
-    builder.op("sin", [x])  # used by nobody
+    builder.op("sin", [x])  # unused
     program = builder.finish([d])
     assert program.last_uses == ((), (), (a,), (b,), (5,))
 

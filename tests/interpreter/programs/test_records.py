@@ -28,7 +28,7 @@ EFFECT = (("callback", 0), ("chain", 0))
 
 
 def travelled(value: Any) -> Any:
-    """What arrives of a header's field."""
+    """A header's field after encoding and decoding."""
     return decode(Encoder().encode([0, value]), 1 << 24)[1]
 
 
@@ -198,7 +198,7 @@ def test_the_order_of_attributes_counts_for_nothing_and_defaults_may_be_left_out
     assert built([*BEGIN, full, ("return", (2,))]) == built([*BEGIN, short, ("return", (2,))])
 
 
-# -- anything at all ---------------------------------------------------------------------------------------------------
+# -- arbitrary records -------------------------------------------------------------------------------------------------
 
 CARRIED = st.recursive(
     st.none()

@@ -53,7 +53,7 @@ def numbers(*values: Any) -> list[str]:
 
 
 def returned(text: str) -> Any:
-    """What is read from the text of a constant or an attribute."""
+    """The value read from the text of a constant or an attribute."""
     line = TokenLine(text)
     value = line.attribute()
     assert line.finish() is None
@@ -64,7 +64,7 @@ def bits(value: float) -> bytes:
     return struct.pack("<d", value)
 
 
-# -- what it looks like ------------------------------------------------------------------------------------------------
+# -- the form of the text ----------------------------------------------------------------------------------------------
 
 
 def test_a_text_shows_everything():

@@ -54,7 +54,7 @@ def written(path, entries=ENTRIES, head=HEAD, *, finish=True):
 
 
 def raw(path, *entries, head=None):
-    """A file of these entries, whatever they are."""
+    """A file of these entries, unchecked."""
     encode = Encoder().encode
     path.write_bytes((head or head_line(HEAD)) + b"".join(pack(encode(entry)) for entry in entries))
     return path

@@ -65,7 +65,7 @@ def test_an_empty_selection_does_not_start_behind_the_end():
 
 @each_case("step", [2**62, -(2**62), 2**63 - 1, -(2**63)])
 def test_a_step_that_nobody_takes_leaves_no_stride(step):
-    """It may be of any size, also over again; a stride is a machine word."""
+    """A step that is never taken may be of any size, also repeatedly; a stride is a machine word."""
     shape, layout = select(check_index(slice(None, None, step)), (5,), (0, (8,)))
     assert (shape, layout) == ((1,), (0 if step > 0 else 32, (8,)))
     assert select(check_index(slice(1, None, step)), shape, layout)[1][1] == (8,)

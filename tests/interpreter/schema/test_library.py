@@ -20,7 +20,7 @@ CUPY = ModuleType("cupy")
 
 @pytest.fixture
 def library() -> Library:
-    """One of which json and textwrap stand for the modules."""
+    """A library in which json and textwrap stand for the modules."""
     modules = {"numpy": "json", "cupy": "textwrap"}
     return Library(modules, extra="some", package="Some", names={"shout": "indent"}, composed={"whisper"})
 

@@ -13,7 +13,7 @@ SQUARE = ((2, 2), "float64")
 
 
 def test_one_tensor_does_not_take_two_results(session):
-    """Which of the two would it have afterwards?"""
+    """The tensor's value would be ambiguous."""
     x, first, second = (session.asarray(np.eye(2)) for _ in range(3))
     for _ in range(2):  # the second call takes the short way
         assert session.call("qr", [x], out=[first, second]) == [first, second]

@@ -23,7 +23,7 @@ def test_a_name_has_a_node_and_a_kind():
         ("sim:0", ALONE, "sim:0"),
         ("sim:0", NODE, "node0/sim:0"),
         ("node0/sim:0", NODE, "node0/sim:0"),
-        ("sim:7", NODE, "node0/sim:7"),  # which is none of them
+        ("sim:7", NODE, "node0/sim:7"),  # not a device of the node
         ("node1/sim:0", NODE, "node1/sim:0"),
         ("node0/sim:0", ALONE, "node0/sim:0"),
         ("sim:0", [], "sim:0"),

@@ -62,7 +62,7 @@ def test_what_cannot_travel_is_a_metadata_error(value: Any) -> None:
     encoder = Encoder()
     with pytest.raises(MetadataError, match="cannot be sent to the daemon"):
         encoder.encode([1, "before", value])
-    assert decode(encoder.encode([1, 2]), LIMIT) == (1, 2)  # nothing is left over of what failed
+    assert decode(encoder.encode([1, 2]), LIMIT) == (1, 2)  # no bytes of the failed header are left over
 
 
 def nested(levels: int) -> bytes:

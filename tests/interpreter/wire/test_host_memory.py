@@ -22,7 +22,7 @@ def plain() -> Any:
 
 
 def part_of_a_block() -> Any:
-    """As pinned memory is given out."""
+    """An array like those of a pinned pool."""
     return np.zeros(2 * SIZE, np.uint8)[: SIZE // 4 * 4].view(np.float32).reshape(4, -1)
 
 
@@ -35,7 +35,7 @@ KINDS = [plain, part_of_a_block, *([segment] if available() else [])]
 
 @each_case("kind", KINDS)
 def test_each_array_over_it_lives_as_long_as_its_views(kind: Any) -> None:
-    """Whatever the memory itself is: NumPy takes the bottom of a chain of views for the base, but for one like this."""
+    """For any memory: NumPy takes the bottom of a chain of views for the base, except for objects like this one."""
     memory = HostMemory.over(kind(), SIZE, None)
     ends: list[str] = []
     arrays: list[Any] = [np.ndarray((SIZE // 8,), np.float64, memory) for _ in range(2)]

@@ -28,7 +28,7 @@ def test_a_member_is_its_entry_and_back():
     assert member.row() == ROW
     assert member_of(member.row()) == member
     assert member.is_up
-    assert member_of(Member("node2").row()) == Member("node2")  # as a daemon knows itself at first
+    assert member_of(Member("node2").row()) == Member("node2")  # a daemon's own entry at first
 
 
 @each_case(

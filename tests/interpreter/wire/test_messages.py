@@ -51,7 +51,7 @@ from ...each_case import each_case
 DOCUMENT = Path(__file__).parents[3] / "docs" / "wire.md"
 PAYLOAD = np.ones(4)
 
-# One of each kind: the message, the ids that it uses, the ids that it defines or overwrites, its request, its location.
+# An example of each kind: the message, the ids that it uses, the ids that it defines or overwrites, request, location.
 EXAMPLES: list[tuple[NamedMessage, list[int], list[int], int, int]] = [
     (Call(9, (1, 2.5, True, 2), (3,), 1, 70), [1, 2], [3], 0, 70),
     (Release((1, 2)), [1, 2], [], 0, 0),
@@ -103,7 +103,7 @@ def test_a_message_travels_as_its_kind_and_its_fields(message: NamedMessage) -> 
     assert array == [KINDS[type(message)], *message]
     assert (decode_message(array), decode_message(tuple(array))) == (message, message)
     assert type(decode_message(array)) is type(message)
-    if type(message) is not Upload:  # whose payload travels beside the header
+    if type(message) is not Upload:  # its payload travels beside the header
         packed = Encoder().encode(array)
         assert Encoder().encode(encode_message(decode_message(decode(packed, 1 << 10)))) == packed
 

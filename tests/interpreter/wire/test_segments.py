@@ -31,7 +31,7 @@ from ...each_case import each_case
 pytestmark = pytest.mark.skipif(not available(), reason="no sealed memory files here")
 
 PAGE = mmap.PAGESIZE
-# What each hostile process does to get `fd`; it then prints it and waits for its end of input.
+# The code by which each hostile process gets `fd`; it then prints it and waits for its end of input.
 HOSTILE = {
     "fifo": "r, fd = os.pipe()",
     "named fifo": "import tempfile; d = tempfile.TemporaryDirectory(); p = d.name + '/f'; os.mkfifo(p); "

@@ -87,7 +87,7 @@ class FakeStart:
 
 
 class FakeDaemon:
-    """Answers of daemons, by address. `tables`: the tables that `join` has sent; `sessions`: the number in each status."""
+    """Answers of daemons, by address. `tables`: sent by `join` to each; `sessions`: the number in each status."""
 
     def __init__(self) -> None:
         self.tables: dict[str, list[dict[str, Any]]] = {}

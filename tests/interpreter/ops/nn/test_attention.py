@@ -21,7 +21,7 @@ NAME = "scaled_dot_product_attention"
 
 
 def reference(q, k, v, mask=None, *, is_causal=False, scale=None):
-    """In float64, query by query."""
+    """Attention in float64, query by query."""
     scores = q @ np.swapaxes(k, -1, -2) * (scale if scale is not None else 1 / np.sqrt(q.shape[-1]))
     if mask is not None:
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask

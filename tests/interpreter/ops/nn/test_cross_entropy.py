@@ -42,7 +42,7 @@ def packed(x: np.ndarray) -> np.ndarray:
 
 
 def spread(x: np.ndarray) -> np.ndarray:
-    """With other elements between the rows."""
+    """The same values, with other elements between the rows."""
     return np.concatenate([x, x], axis=-1)[..., : x.shape[-1]] if x.ndim else x
 
 
@@ -57,7 +57,7 @@ LAYOUTS: list[Callable[[np.ndarray], np.ndarray]] = [
 
 
 def kernels(name: str, logits: np.ndarray, labels: np.ndarray, **attributes: Any) -> tuple[BoundKernel | None, ...]:
-    """The direct one and the general one; None where there is no direct one."""
+    """The direct kernel and the general one; None without a direct one."""
     op, metas = find(name), (meta_of(logits), meta_of(labels))
     frozen = op.freeze(attributes)
     assert op.direct is not None
@@ -66,7 +66,7 @@ def kernels(name: str, logits: np.ndarray, labels: np.ndarray, **attributes: Any
 
 
 def outcome(kernel: BoundKernel, logits: np.ndarray, labels: np.ndarray, out: np.ndarray) -> tuple[str, bytes]:
-    """What a kernel raises, and what is in its result then."""
+    """The error of a kernel, and its result afterwards."""
     raised = ""
     with np.errstate(all="ignore"):
         try:

@@ -61,7 +61,7 @@ def test_half_precision_sums_many_shares(evaluate):
 
 
 def test_gradients_of_float16_are_rounded_once(evaluate):
-    """Whatever its sums are of: they would lose digits, and infinity is near."""
+    """Sums in float16 would lose digits, and overflow is near."""
     rng = np.random.default_rng(0)
     y = softmax(rng.standard_normal((20, 50)), -1).astype("float16")
     dy = (1000 * rng.standard_normal(y.shape)).astype("float16")

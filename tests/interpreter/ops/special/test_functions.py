@@ -26,7 +26,7 @@ LARGE = np.array([1e10, -1e10, 1e300])
 
 
 def operands(name: str) -> list[np.ndarray]:
-    """Each value with each, for every operand; whole numbers where SciPy takes no others without a warning."""
+    """All combinations of values, for every operand; whole numbers where SciPy takes others only with a warning."""
     count = find(name).inputs
     positions, _ = WHOLE_OPERANDS.get(name, ((), 0))
     values = np.append(VALUES[:: 2 if count == 3 else 1], ENDS)
@@ -142,7 +142,7 @@ def test_what_is_composed_for_cupy_has_scipys_values(name):
 
 @each_case(("name", "least"), [("betaincinv", 1e-310), ("fdtri", 2.3e-308), ("stdtrit", 1e-309)])
 def test_cupys_loop_that_never_ends_is_not_entered(name, least):
-    """Where the parameters of `betaincinv` are above zero and the reciprocal of one is infinite."""
+    """The loop needs parameters of `betaincinv` above zero, one of which has an infinite reciprocal."""
     asked = []
 
     def betaincinv(a, b, p):
@@ -175,7 +175,7 @@ def test_quantiles_in_far_tails():
 
 
 def test_cupys_exp1_never_has_a_nan():
-    """Its kernel would not end."""
+    """With a NaN, CuPy's kernel would not end."""
     seen: list[Any] = []
 
     def exp1(x: Any) -> Any:

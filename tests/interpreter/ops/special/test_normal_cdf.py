@@ -30,7 +30,7 @@ def test_the_density_is_its_derivative(dtype):
     _, density = distribution_and_density(np, x)
     square = x.astype("float64") ** 2
     expected = np.exp(-square / 2) / math.sqrt(2 * math.pi)
-    tolerance = 4 * np.finfo(dtype).eps + square * np.finfo("float64").eps  # the second for what is expected
+    tolerance = 4 * np.finfo(dtype).eps + square * np.finfo("float64").eps  # the second term for the expected value
     assert (np.abs(density - expected) <= tolerance * expected).all()
 
 
@@ -46,7 +46,7 @@ def test_the_ends_and_nan(dtype):
 
 
 def test_the_coefficients_are_those_of_the_function():
-    """In double precision, as far as that goes; the file says how they were computed."""
+    """Compared in double precision; the file says how the coefficients were computed."""
     angles = np.pi * (np.arange(64) + 0.5) / 64
     z = K * (1 + np.cos(angles)) / (1 - np.cos(angles))
     near = z < 25
