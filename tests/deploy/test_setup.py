@@ -110,7 +110,7 @@ def later_classes(path: Path) -> Iterator[str]:
 
 
 def test_no_named_tuple_names_a_class_behind_it(tmp_path):
-    """Compiled code reads the types of a named tuple's fields when it makes the class: a type that is missing then ends the
+    """Compiled code reads the types of a named tuple's fields when it makes the class: a missing type ends the
     process."""
     wrong = tmp_path / "wrong.py"
     wrong.write_text("class A(NamedTuple):\n    b: tuple[B, ...]\n\nclass B: ...\n\nclass C(NamedTuple):\n    b: B\n")

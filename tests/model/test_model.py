@@ -174,7 +174,7 @@ def test_the_programs_have_control_flow_of_every_sort() -> None:
 
 
 def test_temporaries_of_kernels_are_planned_like_results() -> None:
-    """Behaviour 43: kernels that fit in serial execution get memory, and never run beside kernels with which they do not fit."""
+    """Behaviour 43: kernels that fit in serial execution get memory, and run together only where both fit."""
     wrong = []
     with hungry_ops():
         for seed in HUNGRY:

@@ -167,7 +167,7 @@ def test_every_option_of_every_kind_is_declared_and_reads_its_own_default(kind):
     made = read_options(f"{kind}:0", options, {})
     for field in fields(options):
         value = getattr(made, field.name)
-        if (kind, field.name) == ("cuda", "memory"):  # 0 stands for a share of what is free then
+        if (kind, field.name) == ("cuda", "memory"):  # 0 stands for a share of the free memory then
             continue
         assert options_of(options)[field.name].read(value) == value
         assert options_of(options)[field.name].meaning

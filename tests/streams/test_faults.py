@@ -70,14 +70,14 @@ def test_slow_takes_longer(open_device, reports):
 
 @pytest.mark.parametrize("kind", [kind for kind in FaultKind if kind != "allocation"])
 def test_no_fault_hits_what_was_cancelled_before_it_started(open_device, reports, kind):
-    """A slow one would take an hour, a hang would not end: the report would not come."""
+    """A slow report would take an hour, a hanging one would never come."""
     device = open_device(late_errors=True, faults=[{"kind": kind.value, "label": "mul", "seconds": 3600}])
     cancelled = FakeTask(0, label="mul", cancelled=True)
     device.compute[0].submit([cancelled])
     reports.wait(1)
     assert cancelled.executed
     assert cancelled.error is None
-    assert not device.compute[0].inline  # it is still armed
+    assert not device.compute[0].inline  # the fault is still armed
 
 
 def test_a_hang_is_named_by_running_and_ends_when_released(open_device, reports):

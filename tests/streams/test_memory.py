@@ -116,7 +116,7 @@ def test_cpu_adopts_half_of_a_clients_memory_at_least(open_device, read_only):
         buffer = device.adopt(array)
         assert np.shares_memory(device.bind(buffer, Meta.of((count,), "float64")), memory) is adopted
         if adopted:
-            assert buffer.raw.base is array  # whose end says that nobody has the memory
+            assert buffer.raw.base is array  # the array's end reports that its memory is unused
         device.discard(buffer)
     assert device.allocated == 0
 

@@ -102,7 +102,7 @@ def full():
 
 @pytest.mark.parametrize("size", [100, 1 << 19])
 def test_no_single_buffer_displaces_thousands(full, size):
-    """Which would take its time, on the thread that drives the machine."""
+    """Dropping thousands would take long, on the thread that drives the machine."""
     before = full.kept().blocks
     full.give(full.take(size))
     assert 0 < before - full.kept().blocks < 1000

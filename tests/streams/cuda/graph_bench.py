@@ -44,7 +44,7 @@ class Own(OwnKernel):
 
 
 class Bench(OnLauncher):
-    """A device over the fake, and what runs on its launcher's thread."""
+    """A device over the fake, with functions for its launcher's thread."""
 
     def __init__(self, gpu: Gpu, device: Any, reports: Reports) -> None:
         super().__init__(device, reports)
@@ -66,5 +66,5 @@ class Bench(OnLauncher):
 
 
 def values_of(array: Any) -> Any:
-    """A copy of its values, whatever they are now."""
+    """A copy of the array's present values."""
     return array.native.view(np.ndarray).copy()

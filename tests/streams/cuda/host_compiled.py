@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-LIBRARIES = Path(__file__).parents[3] / "out" / "host-kernels"  # each was made once for all tests, and all their runs
+LIBRARIES = Path(__file__).parents[3] / "out" / "host-kernels"  # each is made once for all tests and runs
 COMMAND = ("g++", "-w", "-std=c++20", "-fPIC")
 HEADER = "#include <cmath>\n#include <cstring>\n"  # compiled once: it takes longer than most kernels
 SHIM = """
@@ -66,7 +66,7 @@ SEALED_HERE = "template <typename T> static inline T sealed(T value, unsigned in
 
 
 class Pointer(NamedTuple):
-    """Where an array lies, as CuPy's `MemoryPointer`."""
+    """The address of an array, like CuPy's `MemoryPointer`."""
 
     ptr: int
     array: np.ndarray[Any, Any]
@@ -136,13 +136,13 @@ def header() -> Path:
 
 
 def digest(*texts: str) -> str:
-    """What names the compiled form of texts."""
+    """The name of the compiled form of texts."""
     return hashlib.sha256("\0".join((*COMMAND, *texts)).encode()).hexdigest()
 
 
 @contextmanager
 def making(path: Path) -> Iterator[Path]:
-    """Where to make a file that is there whole or not at all, whoever else makes it."""
+    """A path at which to make a file, which becomes complete or stays absent, with any number of makers."""
     LIBRARIES.mkdir(parents=True, exist_ok=True)
     made = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
     yield made
@@ -198,7 +198,7 @@ class HostKernels:
 
 
 class KernelsOfCupy(HostKernels):
-    """The same with all of CuPy's ufuncs, of which none is called."""
+    """Like `HostKernels`, with all of CuPy's ufuncs, none of which is called."""
 
     def __init__(self, folder: Path, cupy: Any) -> None:
         super().__init__(folder, {})

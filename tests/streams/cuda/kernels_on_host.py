@@ -21,7 +21,7 @@ from .host_compiled import HostKernels
 from .loops_of_cupy import LOOPS
 from .random_fusions import alone
 
-# NumPy takes another one of two zeros, or rounds otherwise, than C++.
+# NumPy chooses another one of two zeros, or rounds differently, than C++.
 UNLIKE = {"maximum", "minimum", "relu", "exp", "tanh", "sigmoid", "silu"}
 
 
@@ -38,7 +38,7 @@ class Collecting(DirectKernels):
 
 
 class Host:
-    """Generated kernels that run on the host. `waiting`: what is to be compiled."""
+    """Generated kernels that run on the host. `waiting`: functions that need the compiled kernels."""
 
     def __init__(self, folder: Path) -> None:
         self.cupy = HostKernels(folder, LOOPS)
@@ -48,14 +48,14 @@ class Host:
         self.made: list[BlockKernel] = []
 
     def compile(self) -> None:
-        """Compile what is waiting, all at once."""
+        """Compile all sources at once, then call the waiting functions."""
         self.cupy.compile([*{kernel.source for kernel in self.made}, *self.direct.sources])
         for work in self.waiting:
             work()
         self.waiting.clear()
 
     def bind(self, call: KernelCall) -> tuple[Any, int]:
-        """A step's own kernel: NumPy's, where its bits are those of C++."""
+        """A step's own kernel: NumPy's, if its bits are those of C++."""
         if call.op.name in UNLIKE:
             program, fusion = alone(call.op.name, call.metas, call.attributes)
             return self.direct.kernel_of(call) or self.kernel(program, fusion, self.plain), 0

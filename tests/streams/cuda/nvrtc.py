@@ -23,7 +23,7 @@ class Compiler:
     def __init__(self, cupy: Any, nvrtc: Any) -> None:
         self.cupy, self._nvrtc = cupy, nvrtc
         include = Path(cupy.__file__).parent / "_core" / "include"
-        self._options = ("-ftz=true", "--std=c++17", *[f"-I{include / part}" for part in PARTS])  # as CuPy has them
+        self._options = ("-ftz=true", "--std=c++17", *[f"-I{include / part}" for part in PARTS])  # CuPy's options
 
     @classmethod
     def here(cls) -> Self:

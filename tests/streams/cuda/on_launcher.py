@@ -20,7 +20,7 @@ class OnLauncher:
         self.xp = device.xp
 
     def run(self, body: Any, *, after: bool = True) -> Any:
-        """What the body returns, on the launcher's thread; `after`: once the device has done what it has launched."""
+        """The result of `body`, called on the launcher's thread; if `after`, once the device has done its work."""
         found: list[Any] = []
         errors: list[BaseException] = []
 
@@ -41,7 +41,7 @@ class OnLauncher:
         return found[0]
 
     def attempt(self, calls: Any, moving: Any = ()) -> LaunchGraph | GraphRefusal:
-        """A graph of the calls, or why there is none."""
+        """A graph of the calls, or the reason for its absence."""
         found: LaunchGraph | GraphRefusal = self.run(lambda: self.device.graph_of(calls, moving))
         return found
 

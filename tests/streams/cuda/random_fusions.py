@@ -128,13 +128,13 @@ def arguments(program: Program, fusion: Fusion, seed: int = 0) -> list[Any]:
 
 
 def copied(given: list[Any]) -> list[Any]:
-    """Copies of the arrays, those that are one staying one."""
+    """Copies of the arrays; operands that are one array share one copy."""
     copies = {id(x): x.copy() for x in given if isinstance(x, np.ndarray)}
     return [copies.get(id(x), x) for x in given]
 
 
 def away(given: list[Any]) -> list[Any]:
-    """Copies of the arrays that begin where no access of 16 bytes does, nor one of two elements."""
+    """Copies of the arrays that are aligned neither for an access of 16 bytes nor for one of two elements."""
     return [copies.get(id(x), x) for copies in [{id(x): shifted(x) for x in given if is_array(x)}] for x in given]
 
 
@@ -153,7 +153,7 @@ def is_array(value: Any) -> bool:
 
 
 def bits(array: Any) -> bytes:
-    """All NaNs are one: a processor gives them the sign that it likes."""
+    """All NaNs count as one: their signs depend on the processor."""
     plain = np.asarray(array)
     return (
         np.where(np.isnan(plain), np.array(np.nan, plain.dtype), plain) if plain.dtype.kind == "f" else plain

@@ -28,7 +28,7 @@ SOURCES += [gradient_source(dtype) for dtype in ("float32", "float64")]
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
-    """With all kernels compiled, at once."""
+    """A host with all kernels compiled, at once."""
     made = Host(tmp_path_factory.mktemp("attention"))
     made.cupy.compile(SOURCES)
     return made

@@ -87,7 +87,7 @@ def test_a_kernels_result_is_adopted(device, reports):
 
 
 def test_an_error_in_a_kernel_call_stays_with_its_task(device, reports):
-    def body() -> None:  # as a task of the engine's, which lets no error of a kernel's out
+    def body() -> None:  # like a task of the engine's, which raises no error of a kernel
         with pytest.raises(ValueError, match="broadcast"):
             device.xp.add(device.xp.ones(3), device.xp.ones(4))
 
@@ -101,7 +101,7 @@ def test_an_error_in_a_kernel_call_stays_with_its_task(device, reports):
 
 @pytest.mark.parametrize("shapes", [SHAPES, LONGER, UNEVEN], ids=["packs", "three axes", "uneven"])
 def test_random_fusions_have_the_bits_of_their_steps(device, shapes):
-    """To the last bit of a NaN: the steps have kernels of their own, of which each writes its result to memory."""
+    """To the last bit of a NaN: the steps have kernels of their own, and each writes its result to memory."""
     found = 0
     with device.current(), device.compute[0].raw:
         for seed in range(20):

@@ -107,7 +107,7 @@ def busy(gpu, device, name="work"):
 
 @pytest.fixture
 def full(gpu, open_device):
-    """A device with three free blocks of 8 MiB, on a GPU that has nothing else left."""
+    """A device with three free blocks of 8 MiB, on a GPU without other free memory."""
     device = open_device("cuda:0", memory="80MiB", cache=0, reserve=0)
     gpu.free[0] = 24 * MIB
     for buffer in [device.allocate(8 * MIB) for _ in range(3)]:

@@ -32,7 +32,7 @@ ROOTS |= {"nccl": "cupy.cuda.nccl", "comm": "cupy.cuda.nccl.NcclCommunicator"}
 
 
 def chain_of(node: ast.AST) -> list[str]:
-    """The names of an expression such as `self._cupy.cuda.Event`; none if it is of other things."""
+    """The names of an expression such as `self._cupy.cuda.Event`; none for other expressions."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
@@ -67,7 +67,7 @@ def calls_in(file: Path, roots: dict[str, str]) -> Iterator[tuple[str, int, list
 
 
 def used() -> set[str]:
-    """What the device and the kernels name. What an op says that it needs may be missing: it runs elsewhere then."""
+    """The names used by the device and the kernels. An op's declared needs may be missing: it runs elsewhere then."""
     needed = {f"cupy.{path}" for op in REGISTRY.values() for path in (op.ufunc, *op.needs) if path}
     found = {path for file in (ROOT / "streams" / "cuda").glob("*.py") for path in paths_in(file, ROOTS)}
     kernels = {path for file in (ROOT / "interpreter/ops").rglob("*.py") for path in paths_in(file, {"xp": "cupy"})}
@@ -77,7 +77,7 @@ def used() -> set[str]:
 
 
 def faked() -> set[str]:
-    """What the fake has besides NumPy's functions."""
+    """The fake's names besides NumPy's functions."""
     modules = make_modules(Gpu(0))
     own = {f"cupy.cuda.{name}" for name in vars(modules["cupy"].cuda)}
     own |= {f"cupy.cuda.runtime.{name}" for name in vars(Runtime)}
@@ -173,7 +173,7 @@ def test_every_call_in_the_sources_fits_what_cupy_takes():
 
 
 def test_the_fake_takes_what_cupy_takes_and_no_more():
-    """Of the functions that it has of its own: as many arguments, and the same names for what is named in calls."""
+    """The fake's own functions: as many arguments as CuPy's, and the same names for keyword arguments."""
     modules = make_modules(Gpu(0))
     cuda = modules["cupy"].cuda
     own = {f"cupy.cuda.runtime.{name}": getattr(cuda.runtime, name) for name in vars(Runtime) if name[0] != "_"}
@@ -235,7 +235,7 @@ def test_cupy_has_a_loop_for_each_dtype_of_an_op_that_is_a_ufunc(op):
 
 
 def has(path: str) -> bool:
-    """Does the wheel have it?"""
+    """Whether the wheel has the name."""
     try:
         resolve(path)
     except AttributeError:

@@ -42,7 +42,7 @@ def array(shape, dtype="float32", start=1):
 
 
 class Sources(DirectKernels):
-    """Keeps the sources of the kernels, and launches nothing."""
+    """Keeps the sources of the kernels, without launching."""
 
     def __init__(self, cupy):
         super().__init__(cupy)
@@ -107,7 +107,7 @@ def test_a_kernel_computes_what_the_ufunc_does(kernels, op, operands):
         ("add", (array(4, "int32"), array(4, "int32"))),  # no loop takes them without a cast of the result
         ("add", (array(0), array(0))),
         ("divide", (array(4, "complex64"), array(4, "complex64"))),
-        ("remainder", (array(4), array(4))),  # not what CuPy's ufunc does
+        ("remainder", (array(4), array(4))),  # differs from CuPy's ufunc
     ],
 )
 def test_other_calls_are_left_to_cupy(tmp_path, op, operands):
@@ -159,7 +159,7 @@ def test_a_kernel_is_compiled_once_for_all_calls_whose_plans_have_the_same_key(t
     for shape in ((3, 4), (5,), (2, 2, 2)):
         kernel = direct.kernel_of(call_of("add", array(shape), array(shape)))
         assert kernel is not None
-        assert len(sources) == min(len(sources), 1)  # making it compiles nothing
+        assert len(sources) == min(len(sources), 1)  # making a kernel compiles nothing
         kernel(array(shape), array(shape), array(shape))
     assert len(sources) == 1
 

@@ -21,7 +21,7 @@ SOURCE = Path(ours.__file__).read_text()
 
 
 def names_used() -> list[str]:
-    """What is taken of the bindings: functions, enumerations with their members, structures."""
+    """The names of the bindings in use: functions, enumerations with their members, structures."""
     chains = re.findall(r"(?:self\.api|driver|modes)\.(C?[Cc][uU]\w+(?:\.\w+)?)", SOURCE)
     members = [f"CUstreamCaptureMode.{name}" for name in re.findall(r"modes\.(CU_\w+)", SOURCE)]
     return sorted({name for name in chains if not name.startswith("CU_")} | set(members))

@@ -176,7 +176,7 @@ def test_a_kernel_says_which_launch_a_call_is(host: Host) -> None:
     (fusion,) = host.fusions(program)
     kernel = host.kernel(program, fusion)
     x, number, out = arguments(program, fusion)
-    assert kernel.launch_of((x, number, out)) is None  # it is not compiled
+    assert kernel.launch_of((x, number, out)) is None  # the kernel is not compiled
     host.compile()
     launch = kernel.launch_of((x, number, out))
     assert launch is not None
@@ -230,7 +230,7 @@ def test_a_kernel_has_no_more_parameters_than_cuda_takes(host: Host) -> None:
     [
         ("add", ("float16", "float16"), {}),
         ("add", ("complex64", "complex64"), {}),
-        ("log", ("float64",), {}),  # the compiler treats it otherwise beside others
+        ("log", ("float64",), {}),  # the compiler treats it differently beside others
         ("sum", ("float32",), {}),
         ("erf", ("float32",), {}),
     ],

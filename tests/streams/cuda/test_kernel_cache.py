@@ -13,7 +13,7 @@ from tensord.streams.cuda.kernel_cache import VARIABLE, cached_kernels, check, d
 
 @pytest.fixture(autouse=True)
 def unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user has not set the variable; what a test sets is taken back."""
+    """The user has not set the variable; a test's value is removed afterwards."""
     monkeypatch.setenv(VARIABLE, "")
 
 

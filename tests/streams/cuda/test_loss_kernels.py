@@ -30,14 +30,14 @@ SOURCES = [loss_source(kernels, *dtypes) for kernels in (GRADIENT, LOSSES, SMALL
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
-    """With all kernels compiled, at once."""
+    """A host with all kernels compiled, at once."""
     made = Host(tmp_path_factory.mktemp("losses"))
     made.cupy.compile(SOURCES)
     return made
 
 
 def untouched(*_: Any) -> None:
-    """What is called in place of a kernel of ours."""
+    """Replaces the call without a kernel of ours, and fails."""
     raise AssertionError("no kernel of ours was called")
 
 
@@ -55,7 +55,7 @@ def drawn(shape: tuple[int, ...], dtype: str, labels: str) -> tuple[Any, Any]:
 
 
 def results(host: Host, op: str, logits: Any, labels: Any, instead: Any = untouched, **attributes: Any) -> Any:
-    """What the kernel computes, and the kernel."""
+    """The kernel's result, and the kernel."""
     call = call_of(op, logits, labels, **attributes)
     kernel = host.kernels.alone(call, instead)
     assert kernel is not None
@@ -68,7 +68,7 @@ def results(host: Host, op: str, logits: Any, labels: Any, instead: Any = untouc
 
 
 def exact(op: str, logits: Any, labels: Any, **attributes: Any) -> Any:
-    """What NumPy computes in float64."""
+    """NumPy's result in float64."""
     call = call_of(op, logits, labels, **attributes)
     out = np.zeros(() if op == "cross_entropy" else logits.shape, "float64")
     with np.errstate(all="ignore"):
@@ -77,7 +77,7 @@ def exact(op: str, logits: Any, labels: Any, **attributes: Any) -> Any:
 
 
 def assert_close(found: Any, expected: Any) -> None:
-    """Within the bound of sums, whose order is free."""
+    """Check the bound of sums, whose order is free."""
     bound = 64 * np.finfo(found.dtype).eps * max(1, np.abs(expected).max())
     assert np.abs(found - expected).max() <= bound
 

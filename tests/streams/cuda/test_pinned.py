@@ -36,7 +36,7 @@ def meta(nbytes):
 
 
 def take(pool, nbytes) -> Any:
-    """An array of that many bytes, or None."""
+    """An array of `nbytes` bytes, or None."""
     return pool.array(meta(nbytes))
 
 
@@ -49,7 +49,7 @@ def test_an_array_is_pinned_as_are_its_views_and_no_other(made):
     assert is_pinned(array[1:, ::2])
     assert not is_pinned(array.copy())
     memory = HostMemory.over(array, array.nbytes, None)
-    assert is_pinned(np.ndarray((4,), np.float32, memory)[1:])  # as an upload from a host array
+    assert is_pinned(np.ndarray((4,), np.float32, memory)[1:])  # like an upload from a host array
     assert not is_pinned(HostMemory.over(array.copy(), array.nbytes, None))
     assert made == [LEAST_BYTES]
 

@@ -90,7 +90,7 @@ def test_the_workspace_of_products_is_one_for_all_graphs_and_goes_with_the_devic
 
 
 def test_cupys_functions_take_what_the_librarys_do():
-    """With CuPy's wheel and cuBLAS's, which need no GPU to be looked at."""
+    """Runs with CuPy's wheel and cuBLAS's, which can be inspected without a GPU."""
     try:
         module = importlib.import_module(CUBLAS_MODULE)
     except ImportError:

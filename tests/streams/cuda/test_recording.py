@@ -164,7 +164,7 @@ def test_a_device_that_is_lost_is_no_reason_to_refuse(bench):
 
 
 def test_a_place_where_no_memory_is_any_more_loses_the_device(bench):
-    """What a graph uses has to be there: addresses are baked in."""
+    """The memory of a graph must still exist: addresses are baked in."""
     own, y, out = Own(bench.gpu), bench.array(1), bench.array()
     block = bench.run(lambda: bench.xp.cuda.MemoryPointer(bench.xp.cuda.Memory(1024), 0))
     graph = bench.graph([(own, (bench.xp.ndarray((COUNT,), np.float32, memptr=block), 1.0, y, out))])

@@ -32,7 +32,7 @@ CASES = [*list(OPERANDS.items()), ("layer_norm", 2), ("layer_norm", 3), ("rms_no
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
-    """With all kernels compiled, at once."""
+    """A host with all kernels compiled, at once."""
     made = Host(tmp_path_factory.mktemp("rows"))
     sources = [row_source(op, count, dtype) for op, count in CASES for dtype in ("float32", "float64")]
     made.cupy.compile(sources)
@@ -48,7 +48,7 @@ def call_of(op: str, metas: Sequence[Meta], in_place: bool = False, **attributes
 
 
 def untouched(*_: Any) -> None:
-    """What is called in place of a generated kernel."""
+    """Replaces the call without a generated kernel, and fails."""
     raise AssertionError("the generated kernel was not called")
 
 
@@ -58,7 +58,7 @@ def values_of(shape: tuple[int, ...], dtype: str, seed: int) -> Any:
 
 
 def results(host: Host, op: str, operands: Sequence[Any], **attributes: Any) -> tuple[Any, Any]:
-    """What the generated kernel computes, and NumPy in float64."""
+    """The results of the generated kernel, and of NumPy in float64."""
     metas = [Meta.of(x.shape, x.dtype) for x in operands]
     call = call_of(op, metas, **attributes)
     kernel = host.kernels.alone(call, untouched)
@@ -73,7 +73,7 @@ def results(host: Host, op: str, operands: Sequence[Any], **attributes: Any) -> 
 
 
 def operands_of(op: str, count: int, shape: tuple[int, ...], dtype: str) -> list[Any]:
-    """Operands of an op: those with rows, then those that are a row."""
+    """Operands of an op: tensors of rows first, then single rows."""
     rows = len(ROW_OPS[op].rows)
     found = [values_of(shape if n < rows else shape[-1:], dtype, n) for n in range(count)]
     if op == "softmax_grad":

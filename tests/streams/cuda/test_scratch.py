@@ -37,7 +37,7 @@ def test_the_largest_tensor_counts():
 
 
 @each_case(
-    ("op", "dtype", "line", "lines"),  # bytes for each element: of lines those that were measured on an H100
+    ("op", "dtype", "line", "lines"),  # bytes for each element; `lines` were measured on an H100
     [
         ("sort", "int8", 3, 26),
         ("sort", "float64", 17, 40),
@@ -72,7 +72,7 @@ def test_a_work_area_is_small_for_a_small_matrix_and_bounded_for_a_large_one():
 @each_case(
     ("op", "metas", "outputs"),
     [
-        ("advanced_setitem", (REAL, FEW, FEW), (REAL,)),  # which writes a few elements of a large tensor
+        ("advanced_setitem", (REAL, FEW, FEW), (REAL,)),  # it writes a few elements of a large tensor
         ("take_along_axis", (REAL, FEW), (FEW,)),
         ("min", (REAL,), (FEW,)),
         ("qr", (FEW,), (FEW, FEW)),

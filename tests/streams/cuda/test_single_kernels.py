@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
-    """With the kernels of all cases compiled, at once."""
+    """A host with the kernels of all cases compiled, at once."""
     made = Host(tmp_path_factory.mktemp("single"))
     calls = [call_of(find(op), operands_of(dtypes), attributes) for op, dtypes, attributes in SINGLE]
     made.cupy.compile(
@@ -79,7 +79,7 @@ def call_of(op: OpDef, operands: Sequence[Any], attributes: Any) -> KernelCall:
 
 
 def untouched(*_: Any) -> None:
-    """What is called in place of a generated kernel."""
+    """Replaces the call without a generated kernel, and fails."""
     raise AssertionError("the generated kernel was not called")
 
 
@@ -100,7 +100,7 @@ def test_an_op_that_cupy_computes_by_several_launches_is_one(
 
 
 def results_of(kernel: Any, call: KernelCall, operands: Sequence[Any]) -> list[Any]:
-    """What a kernel computes."""
+    """The results of a kernel."""
     outputs = [np.zeros(meta.shape, meta.dtype).view(HostArray) for meta in call.outputs if meta is not None]
     with np.errstate(all="ignore"):
         kernel(*operands, *outputs)
@@ -108,7 +108,7 @@ def results_of(kernel: Any, call: KernelCall, operands: Sequence[Any]) -> list[A
 
 
 def compare(call: KernelCall, operands: Sequence[Any], found: Any) -> None:
-    """What NumPy computes: the same, but for the sign of a zero, and the last digits of what is no elementary op."""
+    """Compare with NumPy, except the sign of a zero, and the last digits of ops that are not elementary."""
     (expected,) = results_of(call.op.bind(np, len(operands), call.attributes), call, operands)
     rtol = {"float32": 2e-6, "float64": 1e-13}.get(found.dtype.name, 0)
     with np.errstate(all="ignore"):
@@ -118,7 +118,7 @@ def compare(call: KernelCall, operands: Sequence[Any], found: Any) -> None:
 
 @pytest.mark.cupy
 def test_each_op_that_is_one_kernel_computes_what_it_does_with_numpy(tmp_path: Path) -> None:
-    """With the loops of CuPy itself, as many of them as the host's compiler takes."""
+    """Uses the loops of CuPy itself, as many of them as the host's compiler accepts."""
     cupy = KernelsOfCupy(tmp_path, Compiler.here().cupy)
     kernels = FusedKernels(cupy, lambda _work: None, nullcontext)
     found = []
@@ -128,13 +128,13 @@ def test_each_op_that_is_one_kernel_computes_what_it_does_with_numpy(tmp_path: P
             for attributes in ATTRIBUTES.get(op.name, [{}]):
                 with suppress(TensordError):
                     operands = operands_of(dtypes)
-                    if op.name == "reciprocal":  # of an integer 0 there is none
+                    if op.name == "reciprocal":  # an integer 0 has none
                         operands[0][operands[0] == 0] = 1
                     call = call_of(op, operands, attributes)
                     kernel = kernels.alone(call, untouched)
                     if (
                         isinstance(kernel, BlockKernel) and "_floor_divide(" not in kernel.source
-                    ):  # which is in CuPy's header
+                    ):  # defined in CuPy's header
                         found.append((kernel, call, operands))
     assert len(found) > 200
     cupy.compile([kernel.source for kernel, _, _ in found])

@@ -42,7 +42,7 @@ def there_and_back(device, reports, source, result):
 
 @cache
 def numbers(meta):
-    """Nobody writes into them."""
+    """Tests only read them."""
     return np.random.default_rng(0).random(meta.shape, "float32")
 
 

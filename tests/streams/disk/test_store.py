@@ -43,7 +43,7 @@ def test_the_quota_is_of_the_disk_whatever_sizes_come_and_go(reports, tmp_path, 
             while (buffer := store.allocate(store.footprint(nbytes))) is not None:
                 held.append(buffer)
             assert store.allocated == len(held) * store.footprint(nbytes) > quota - store.footprint(nbytes)
-            assert os.fstat(fd).st_blocks * 512 <= quota + 8 * PAGE  # with the file system's own
+            assert os.fstat(fd).st_blocks * 512 <= quota + 8 * PAGE  # with the file system's own blocks
             for buffer in held:
                 store.free(buffer)
             del held, buffer

@@ -13,7 +13,7 @@ from tensord.streams.disk.stored import StoredArray, Stretch, pieces
 from ...each_case import each_case
 
 PIECE = 96  # bytes, in place of some MiB
-SPAN = 64  # bytes, in place of 64 KiB: what reaches farther is read in halves
+SPAN = 64  # bytes, in place of 64 KiB: longer ranges are read in halves
 
 
 class InMemory(Stretch):
@@ -52,7 +52,7 @@ def small_pieces(monkeypatch):
 
 
 def joined(array):
-    """All pieces, one after the other; none is large but what is packed in memory as it is."""
+    """All pieces joined, after a check that only arrays packed in memory come as one large piece."""
     found = []
     for piece in pieces(array):
         assert piece.flags.c_contiguous
@@ -94,7 +94,7 @@ def test_no_bytes_are_not_read():
 
 @pytest.mark.parametrize(("shape", "strides"), [((125,), None), ((5, 25), (8, 40))])
 def test_damage_is_noticed_before_the_last_piece_is_given(shape, strides):
-    """Who writes them elsewhere has not written all by then, and can take the rest back."""
+    """A reader that writes the pieces elsewhere has not written all of them by then, and can undo the rest."""
     stretch = Damaged(bytes(1000), has_checksum=True)
     given: list[int] = []
     with pytest.raises(FileError, match="checksum"):

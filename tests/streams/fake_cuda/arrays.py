@@ -23,7 +23,7 @@ from .values import Values
 # The host waits for the values: the shape depends on them, or an error does.
 WAITING = {"nonzero", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "argwhere"}
 WAITING |= {"flatnonzero", "bincount", "histogram", "extract", "compress", "array_equal", "count_nonzero_host"}
-# Change their first argument, and return nothing.
+# Functions that change their first argument and return nothing.
 MUTATING = {"copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis", "at", "fill", "sort_in_place"}
 MUTATING |= {"setitem", "setfield", "partition_in_place", "itemset"}
 DLPACK_CUDA = 2
@@ -34,14 +34,14 @@ VALUES = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__
 
 
 class Capsule:
-    """What `__dlpack__` gives."""
+    """The result of `__dlpack__`."""
 
     def __init__(self, array: Array) -> None:
         self.array = array
 
 
 class Array:
-    """`cupy.ndarray`; `native` is a view of the same bytes, for kernels alone, whose functions are as CuPy's."""
+    """`cupy.ndarray`; `native` is a view of the same bytes, for kernels alone, with CuPy's functions."""
 
     gpu: Gpu
     malloc: Callable[[int], MemoryPointer]
@@ -129,7 +129,7 @@ class Array:
         Launch(self.gpu, "setitem", operator.setitem)(self, key, value)
 
     def check_fits(self, key: Any, value: Any) -> None:
-        """ValueError for a value that does not broadcast to what a mask selects, unless that is nothing; it waits."""
+        """Raise ValueError for a value that does not broadcast to a mask's selection, unless that is empty; waits."""
         self.gpu.drain(current_queue(self.gpu))
         selected = self.native[native(key)].shape
         if 0 not in selected:
@@ -206,7 +206,7 @@ class Launch:
     def __init__(self, gpu: Gpu, name: str, function: Any, *, method: bool = False) -> None:
         self.gpu, self.name, self.function, self.method = gpu, name, function, method
         self.waits = name in WAITING or name in VALUES
-        self.path = ""  # in CuPy, of a function that has one
+        self.path = ""  # in CuPy, for functions that have a path
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.function, name)
@@ -215,7 +215,7 @@ class Launch:
     def of(self, array: Array) -> Callable[..., Any]:
         """A method of that array."""
         get = self.function
-        get(array.native)  # AttributeError where NumPy has no such method
+        get(array.native)  # raises AttributeError where NumPy has no such method
 
         def call(*args: Any, **kwargs: Any) -> Any:
             check_call(f"cupy.ndarray.{self.name}", len(args), kwargs)
@@ -254,12 +254,12 @@ class Launch:
         return result._make(wrapped) if hasattr(result, "_make") else type(result)(wrapped)
 
     def rehearse(self, args: Any, kwargs: Any) -> Any:
-        """What the call returns, as far as its form and memory matter; its values, where the host waits for them."""
+        """The call's result, valid in form and memory; its values are valid only if the host waits for them."""
         with np.errstate(all="ignore"):
             if not self.waits:
                 try:
                     return self.function(*args, **kwargs)
-                except Exception:  # due to values that are not computed yet?
+                except Exception:  # values that are not computed yet may cause it
                     if current_queue(self.gpu).capture is not None:
                         return self.function(*with_zeros(args), **with_zeros(kwargs))
                     self.wait()
@@ -299,7 +299,7 @@ class Launch:
 
 @cache
 def position_of_out(function: Any) -> int | None:
-    """Which positional argument of a function that is no ufunc is its `out`; None if it has none."""
+    """The position of `out` among the arguments of a function that is no ufunc; None if it has none."""
     try:
         parameters = signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -309,7 +309,7 @@ def position_of_out(function: Any) -> int | None:
 
 
 def arrays_in(value: Any) -> list[Array]:
-    """Every array of the device among arguments; TypeError for one of the host."""
+    """All device arrays among the arguments; TypeError for a host array."""
     if isinstance(value, Array):
         return [value]
     if isinstance(value, np.ndarray):
@@ -333,7 +333,7 @@ def native(value: Any) -> Any:
 
 
 def with_zeros(value: Any) -> Any:
-    """Arguments as `native` has them, but for positions, which are 0: what a capture computes is never there."""
+    """The arguments of `native`, with zeros for positions: results of a capture have no values."""
     if isinstance(value, np.ndarray):
         return np.zeros_like(value) if value.dtype.kind in "iu" else value
     if type(value) in {list, tuple}:

@@ -72,7 +72,7 @@ class Library:
         return self._multiply(handle, (ta, tb, m, n, k, count), (alpha, beta), stacks, (at_, bt, ct), compute)
 
     def __getattr__(self, name: str) -> Any:
-        """`cublasSgemmBatched` and its kin, of stacks whose matrices lie anywhere."""
+        """`cublasSgemmBatched` and its kin, for stacks whose matrices lie anywhere."""
         if name not in BATCHED:
             raise AttributeError(name)
         return partial(self._multiply_anywhere, BATCHED[name])
@@ -108,7 +108,7 @@ def multiply(gpu: Gpu, dtype: Any, sizes: Any, operands: Any, workspace: tuple[i
 
 
 def address_and_stride(gpu: Gpu, operand: tuple[int, int, int | None], i: int, dtype: Any) -> tuple[int, int]:
-    """Where the i-th matrix lies, and how far its lines are apart. Without a step the address is that of addresses."""
+    """The address and the row step of the i-th matrix. Without a step, `address` is that of an array of addresses."""
     address, lines, step = operand
     if step is None:
         return int(at(gpu, address + 8 * i, (1,), np.uint64)[0]), lines
@@ -116,7 +116,7 @@ def address_and_stride(gpu: Gpu, operand: tuple[int, int, int | None], i: int, d
 
 
 def matrix(gpu: Gpu, address: int, shape: tuple[int, int], dtype: Any, step: int, transposed: int) -> Any:
-    """A matrix whose rows, or columns if it is transposed, are so many elements apart."""
+    """A matrix whose rows, or columns if it is transposed, are `step` elements apart."""
     if transposed:
         return matrix(gpu, address, (shape[1], shape[0]), dtype, step, 0).T
     return at(gpu, address, shape, dtype, (step * dtype.itemsize, dtype.itemsize))
@@ -132,7 +132,7 @@ class Module(ModuleType):
 
 
 def refuse(gpu: Gpu, *_: Any) -> None:
-    """What CuPy's functions do within a capture; the fake's products come here then alone."""
+    """Refuse, as CuPy's functions do within a capture; the fake's products call this only there."""
     assert current_queue(gpu).capture is not None
     raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
 
@@ -204,7 +204,7 @@ class Dense:
         return self
 
     def columns(self) -> tuple[int, int, int]:
-        """The address of a matrix, whether cuBLAS has to transpose it back, and how far its lines are apart."""
+        """The address of a matrix, whether cuBLAS has to transpose it back, and the distance of its lines."""
         (_, within), size, (n, k) = self.native.strides, self.native.itemsize, self.shape
         if self.native.flags.c_contiguous:
             return self.address, 0, k

@@ -24,7 +24,7 @@ DTYPES = {name: np.dtype(dtype) for dtype, name in NAMES.items()}
 
 
 def give_kernels(gpu: Gpu, cupy: Any, loops: Mapping[str, Loops], folder: Path) -> list[str]:
-    """Have the fake compile kernels; the names of those that are launched from now on, but for those of graphs."""
+    """Let the fake compile kernels; returns the names of later launches, except those of graphs, as they come."""
     launched: list[str] = []
     compiled = Compiled(folder)
     for name, found in loops.items():

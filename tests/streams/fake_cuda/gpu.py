@@ -20,7 +20,7 @@ PATIENCE = 10.0  # seconds until a test that hangs is given up
 NOT_READY = 600  # cudaErrorNotReady
 # Calls that a thread may not make while it captures in thread-local mode (cudaThreadExchangeStreamCaptureMode).
 UNSAFE = {"malloc", "hostAlloc", "moduleLoad", "cublasCreate"}
-WAITING = {"streamSynchronize", "eventSynchronize"}  # nor in relaxed mode
+WAITING = {"streamSynchronize", "eventSynchronize"}  # unsafe also in relaxed mode
 
 
 class CUDARuntimeError(RuntimeError):
@@ -91,13 +91,13 @@ class Gpu:
         self.free = [memory] * devices
         self.total = memory
         self.peers = {(a, b): peers for a in range(devices) for b in range(devices) if a != b}
-        self.enabled: set[tuple[int, int]] = set()  # (who, whose memory)
+        self.enabled: set[tuple[int, int]] = set()  # (device, peer device)
         self.calls: Counter[str] = Counter()
         self.blocked: Counter[str] = Counter()
-        self.bugs: list[BaseException] = []  # of kernels, when they ran: a fault of the fake or of its user
-        self.nccl = nccl  # is NCCL installed?
-        self.lacks_peer: Callable[[], bool] = lambda: False  # does a kernel of NCCL wait for a GPU that is broken?
-        self.ipc = True  # is there CUDA IPC?
+        self.bugs: list[BaseException] = []  # errors of kernels when they ran: a fault of the fake or of its user
+        self.nccl = nccl  # whether NCCL is installed
+        self.lacks_peer: Callable[[], bool] = lambda: False  # whether a kernel of NCCL waits for a broken GPU
+        self.ipc = True  # whether there is CUDA IPC
         self.opened: dict[int, Any] = {}  # blocks of other processes, by address
         self.held: set[str] = set()
         self.kept: list[Any] = []  # memory that lives as long as the devices
@@ -117,7 +117,7 @@ class Gpu:
         self.threads.device = ordinal
 
     def call(self, name: str, device: int | None = None) -> None:
-        """Count a call of the runtime; raise what the device has been broken by."""
+        """Count a call of the runtime; raise the error that broke the device, if any."""
         with self.changed:
             self.calls[name] += 1
             self.refuse_broken(self.device if device is None else device)
@@ -132,11 +132,11 @@ class Gpu:
 
     @property
     def relaxed(self) -> bool:
-        """May this thread allocate while it captures?"""
+        """Whether this thread may allocate while it captures."""
         return bool(getattr(self.threads, "relaxed", False))
 
     def refuse_capturing(self) -> None:
-        """Raise if this thread captures, and spoil its captures: the call could wait, or is none that can be kept."""
+        """Raise if this thread captures, and invalidate its captures: the call could wait, or cannot be recorded."""
         if self.captures:
             for capture in self.captures:
                 capture.valid = False
@@ -145,7 +145,7 @@ class Gpu:
             )
 
     def refuse_broken(self, device: int) -> None:
-        """Raise what the device has been broken by, if it has."""
+        """Raise the error that broke the device, if any."""
         if (error := self.broken[device]) is not None:
             raise error
 
@@ -176,7 +176,7 @@ class Gpu:
         return recorded
 
     def is_over(self, recorded: Recorded) -> bool:
-        """Need nobody wait for it any more? No device waits for one that is broken."""
+        """Whether waits for the event may end. No device waits for one that is broken."""
         return recorded.done or self.broken[recorded.device] is not None
 
     def await_recorded(self, recorded: Recorded) -> None:
@@ -204,7 +204,7 @@ class Gpu:
             if (error := self.broken[device]) is not None:
                 raise error
 
-    # -- what tests do ---------------------------------------------------------------------------------------------
+    # -- for tests -------------------------------------------------------------------------------------------------
 
     def runnable(self) -> list[Queue]:
         return [queue for queue in self.queues.values() if queue.items and queue.items[0].ready()]
@@ -285,7 +285,7 @@ class Stream:
     def wait_event(self, event: Event) -> None:
         self.gpu.call("streamWaitEvent", self.queue.device)
         if self.queue.capture is not None:
-            self.gpu.refuse_capturing()  # what is outside of a capture is not waited for inside of it
+            self.gpu.refuse_capturing()  # a capture does not wait for work outside of it
         if (recorded := event.recorded) is None:
             return
         if self.ptr == 0:
@@ -331,7 +331,7 @@ class Event:
         return self.query() == 0
 
     def query(self) -> int:
-        """What cudaEventQuery returns."""
+        """The result of cudaEventQuery."""
         recorded = self.recorded
         if recorded is None:
             return 0

@@ -46,7 +46,7 @@ Work = Callable[[], object]
 
 
 class Kernel:
-    """A compiled kernel: what CuPy's function of a module is. `run` is given numbers and addresses, by `types`: a dtype
+    """A compiled kernel, like CuPy's function of a module. `run` gets numbers and addresses, by `types`: a dtype
     for a number, None for an address."""
 
     def __init__(self, gpu: Gpu, types: Sequence[Any], run: Callable[..., None]) -> None:
@@ -64,7 +64,7 @@ class Kernel:
         self.gpu.enqueue(current_queue(self.gpu), Launched(self.shaped(grid[0], block[0]), values))
 
     def shaped(self, _grid: int, _block: int) -> Kernel:
-        """The kernel for a grid of so many blocks of threads."""
+        """The kernel for a grid of this size."""
         return self
 
 
@@ -93,7 +93,7 @@ class Copied:
 
 
 def at(gpu: Gpu, address: int, shape: tuple[int, ...], dtype: Any, strides: Any = None) -> Any:
-    """What lies at an address of the device; IllegalAddress if no memory is there."""
+    """The array at an address of the device; IllegalAddress if no memory is there."""
     dtype = np.dtype(dtype)
     steps = strides or (0,) * len(shape)
     nbytes = sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + dtype.itemsize
@@ -114,7 +114,7 @@ class HostCall:
 
 
 class Node:
-    """A node of a graph; `hidden` if it is none of CUDA's."""
+    """A node of a graph; CUDA does not have the `hidden` ones."""
 
     def __init__(self, gpu: Gpu, work: Work) -> None:
         self.work = work
@@ -132,7 +132,7 @@ class Graph:
 
 
 class Executable:
-    """A graph that can be launched: the work of each node, which may be replaced. `flying`: what has yet to run."""
+    """A graph that can be launched: the work of each node, which may be replaced. `flying`: work still to run."""
 
     def __init__(self, gpu: Gpu, graph: Graph) -> None:
         self.work = {node.handle: node.work for node in graph.nodes}
@@ -155,12 +155,12 @@ class Capture:
         self.valid = True
 
     def add(self, work: Work) -> None:
-        """What would have been launched is a node."""
+        """Add work as a node, in place of a launch."""
         self.graph.nodes.append(Node(self.gpu, work))
 
 
 def handles_of(gpu: Gpu) -> dict[int, Any]:
-    """Everything that has a handle."""
+    """The objects that have a handle."""
     found: dict[int, Any] = gpu.__dict__.setdefault("handles", {})
     return found
 

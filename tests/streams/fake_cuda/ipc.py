@@ -17,7 +17,7 @@ import numpy as np
 
 from .gpu import CUDARuntimeError, Gpu
 
-PAGE = 2 << 20  # bytes: what is no multiple shares pages with other allocations, which a handle would show
+PAGE = 2 << 20  # bytes: blocks of other sizes share pages with other allocations, which a handle would show
 FORM = struct.Struct("=8sQQQQ")  # a mark, the process, its descriptor, bytes, the device
 MARK = b"fake ipc"
 BYTES = 64
@@ -117,7 +117,7 @@ def opened(gpu: Gpu, handle: bytes) -> Opened:
 
 
 def closed(gpu: Gpu, address: int) -> None:
-    """Close a handle: what is read there from now on is poison."""
+    """Close a handle: the memory at its address reads as poison from now on."""
     block = gpu.opened.pop(address, None)
     if block is None:
         raise invalid()

@@ -45,7 +45,7 @@ class Regions:
             self._starts.remove(start)
 
     def owners(self) -> list[Any]:
-        """Those of all pieces."""
+        """The owners of all pieces."""
         with self._lock:
             return list(self._owners.values())
 
@@ -59,7 +59,7 @@ class Regions:
 
 
 class Memory:
-    """`cupy.cuda.Memory`: a block by cudaMalloc. Freeing it waits for nothing, since cudaFree need not."""
+    """`cupy.cuda.Memory`: a block by cudaMalloc. Freeing it does not wait, since cudaFree need not."""
 
     def __init__(self, gpu: Gpu, size: int) -> None:
         gpu.call("malloc")
@@ -89,7 +89,7 @@ class Memory:
 
 
 class UnownedMemory:
-    """`cupy.cuda.UnownedMemory`: somebody else's bytes, which the owner keeps, or does not."""
+    """`cupy.cuda.UnownedMemory`: another owner's bytes, which that owner keeps, or frees."""
 
     def __init__(self, gpu: Gpu, ptr: int, size: int, owner: Any, device_id: int = -1) -> None:
         found = regions_of(gpu).find(ptr, size)
@@ -124,7 +124,7 @@ class Piece:
 
 
 class Chunk:
-    """What `MemoryPool.malloc` hands out: goes back to its stream's free pieces."""
+    """The result of `MemoryPool.malloc`: goes back to its stream's free pieces."""
 
     def __init__(self, pool: MemoryPool, piece: Piece, queue: Queue) -> None:
         self.pool, self.piece, self.queue = pool, piece, queue
@@ -137,7 +137,7 @@ class Chunk:
 
 
 class Poisoning:
-    """The end of a piece's use, in the order of its stream. No work of the device's. What is vast was no tensor's."""
+    """The end of a piece's use, in the order of its stream, without device work. Vast pieces belong to no tensor."""
 
     def __init__(self, block: Any) -> None:
         self.block = block
@@ -233,12 +233,12 @@ class MemoryPool:
             free.append(piece)
 
     def _is_used_in_order(self, piece: Piece, queue: Queue) -> bool:
-        """Is the piece next used by what its stream does later? Not a graph's, once it is captured: the pool that the
-        block is from has it again, and its own order."""
+        """Whether the piece's next user follows in the same stream. Not so for a graph's, once it is captured: the pool
+        of the block has it again, with an order of its own."""
         return not isinstance(piece.memory, Chunk) or queue.capture is not None
 
     def free_all_blocks(self, stream: Any = None) -> None:
-        """Drop what was not split, on this device, of one stream or of all."""
+        """Drop blocks that were not split, on this device, of one stream or of all."""
         device = self.gpu.device
         with self._lock:
             for (of, ptr), pieces in self._free.items():
@@ -276,10 +276,10 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
 
 
 def regions_of(gpu: Gpu) -> Regions:
-    found: Regions = gpu.__dict__.setdefault("regions", Regions())  # whichever thread comes first
+    found: Regions = gpu.__dict__.setdefault("regions", Regions())  # any thread may come first
     return found
 
 
 def pinned_of(gpu: Gpu) -> Regions:
-    found: Regions = gpu.__dict__.setdefault("pinned", Regions())  # whichever thread comes first
+    found: Regions = gpu.__dict__.setdefault("pinned", Regions())  # any thread may come first
     return found

@@ -65,7 +65,7 @@ class Module(ModuleType):
 
 
 class Plans:
-    """CuPy's cache of plans: the plans of one shape have one work area, whatever stream they are used on."""
+    """CuPy's cache of plans: the plans of one shape have one work area, on any stream."""
 
     def __init__(self) -> None:
         self.size = 16
@@ -103,7 +103,7 @@ class Transform(arrays.Launch):
 
 
 class Product(arrays.Launch):
-    """`cupy.matmul`, which goes to cuBLAS; within a capture, so that nobody else's product is in a graph."""
+    """`cupy.matmul`, which goes to cuBLAS; within a capture, so that no foreign product is in a graph."""
 
     library: Any
 
@@ -216,7 +216,7 @@ class Runtime:
         self._gpu.enabled.add(pair)
 
     def memcpyAsync(self, to: int, origin: int, nbytes: int, kind: int, stream: int) -> None:  # noqa: N802
-        """To or from pageable memory the host waits; pinned memory is read and written when the stream gets there."""
+        """The host waits for copies of pageable memory; pinned memory is accessed when the stream gets there."""
         gpu = self._gpu
         queue = gpu.queues[stream] if stream else Queue(gpu.device, 0)
         gpu.call("memcpyAsync", queue.device)
@@ -336,7 +336,7 @@ def make_modules(gpu: Gpu) -> dict[str, Any]:
 
 
 class RawKernel:
-    """`cupy.RawKernel`: no source is compiled; each kernel writes to an address that is nobody's."""
+    """`cupy.RawKernel`: no source is compiled; each kernel writes to an address without memory."""
 
     def __init__(self, gpu: Gpu, _source: str, name: str) -> None:
         gpu.call("moduleLoad")

@@ -34,13 +34,13 @@ OF_CUDA = ("Device", "Event", "Memory", "MemoryPointer", "MemoryPool", "PinnedMe
 CLASSES = ("cupy.ndarray", "cupy.add", *(f"cupy.cuda.{name}" for name in OF_CUDA), "cupy.cuda.nccl.NcclCommunicator")
 LISTED = frozenset((*MODULES, *CLASSES))
 FILE = Path(__file__).with_name("names.txt")
-# The first line of a docstring, which is what Cython leaves of a signature.
+# The first line of a docstring, in which Cython leaves the signature.
 DOCUMENTED = re.compile(r"[\w.]+\((?P<parameters>.*)\)( -> .*)?")
 WIDER: dict[type, str] = {bool: "?bBhHiIlLqQefdFD", int: "bBhHiIlLqQefdFD", float: "efdFD", complex: "FD"}
 
 
 class Parameters(NamedTuple):
-    """Those of a function: names of what can be positional, how many of these are required, names of the others."""
+    """A function's parameters: names of positional ones, the number of required ones, names of the others."""
 
     positional: tuple[str, ...]
     required: int
@@ -49,7 +49,7 @@ class Parameters(NamedTuple):
     any_other: bool = False
 
     def problem(self, count: int, keywords: Iterable[str]) -> str:
-        """Why a call with so many positional arguments does not fit; "" if it does."""
+        """The reason why a call with `count` positional arguments does not fit; "" if it does."""
         unknown = set(keywords) - self.others - set(self.positional[count:])
         if unknown and not self.any_other:
             return f"unexpected arguments: {', '.join(sorted(unknown))}"
@@ -72,7 +72,7 @@ def lines_of_wheel() -> Iterator[str]:
 
 
 def line_of(path: str, parent: Any, name: str) -> str:
-    """What there is to say of a name."""
+    """The line of a name in the list."""
     found = getattr(parent, name, None)
     types = getattr(found, "types", None)
     if isinstance(types, list):
@@ -82,7 +82,7 @@ def line_of(path: str, parent: Any, name: str) -> str:
 
 
 def parameters_of(function: Any, *, bound: bool) -> list[str] | None:
-    """Its parameters, `name=` where there is a default; None if nobody knows. `bound`: none of them is the object."""
+    """Its parameters, `name=` where there is a default; None if unknown. `bound`: none of them is the object."""
     try:
         found = [named(parameter) for parameter in inspect.signature(function).parameters.values()]
         kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
@@ -112,7 +112,7 @@ def without_types(parameters: str) -> list[str]:
 
 
 def resolve(path: str) -> Any:
-    """What CuPy has of that name; AttributeError if it has nothing."""
+    """CuPy's object of that name; AttributeError if there is none."""
     root, *rest = path.split(".")
     if path.startswith("cupy.cuda.nccl"):
         stub = importlib.import_module(f"{__package__}.nccl_stub" if __package__ else "nccl_stub")
@@ -129,7 +129,7 @@ def resolve(path: str) -> Any:
 
 @cache
 def listed() -> dict[str, str]:
-    """What the list says of each name."""
+    """The text of the list for each name."""
     lines = FILE.read_text().splitlines()[1:]
     pairs = [re.match(r"[\w.]+", line) for line in lines]
     return {pair[0]: line[pair.end() :] for pair, line in zip(pairs, lines, strict=True) if pair is not None}
@@ -142,7 +142,7 @@ def known() -> frozenset[str]:
 
 
 def is_known(path: str) -> bool:
-    """Does CuPy have it? The list says so of what is inside the modules and classes in `LISTED`; the rest passes."""
+    """Whether CuPy has the name, by the list. Names outside the modules and classes in `LISTED` pass."""
     parent, _, name = path.rpartition(".")
     return name.startswith("_") or parent not in LISTED or path in LISTED or path in known()
 
@@ -174,13 +174,13 @@ def check_call(path: str, count: int, keywords: Iterable[str]) -> None:
 
 @cache
 def loops(path: str) -> tuple[str, ...]:
-    """The loops of a ufunc, such as "ff->f"; none if it is no ufunc."""
+    """The loops of a ufunc, such as "ff->f"; empty for other functions."""
     said = listed().get(path, "")
     return tuple(said[2:].split()) if said.startswith(": ") else ()
 
 
 def has_loop(path: str, operands: Iterable[Any]) -> bool:
-    """Has a ufunc a loop for arrays, or dtypes, and Python's scalars? True of what is no ufunc."""
+    """Whether a ufunc has a loop for arrays, or dtypes, and Python's scalars; true for other functions."""
     given = [getattr(x, "dtype", x) for x in operands]
     return has_loop_for(path, tuple(type(x) if type(x) in WIDER else x for x in given))
 
@@ -194,7 +194,7 @@ def has_loop_for(path: str, given: tuple[Any, ...]) -> bool:
 
 
 def takes(wanted: str, given: Any) -> bool:
-    """May an operand of that dtype, or a scalar of that type, be one of a loop's?"""
+    """Whether a loop's operand may have that dtype, or be a scalar of that type."""
     import numpy as np
 
     return wanted in WIDER[given] if given in WIDER else bool(np.can_cast(given, np.dtype(wanted), "safe"))
@@ -203,7 +203,7 @@ def takes(wanted: str, given: Any) -> bool:
 def text_of_wheel() -> str:
     """The list, as the installed wheel has it."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # looking at what is deprecated
+        warnings.simplefilter("ignore")  # the script resolves deprecated names, too
         resolve("cupy.cuda.nccl")  # a name of `cupy.cuda` once it is imported
         lines = sorted(set(lines_of_wheel()))
     return "\n".join([f"CuPy {importlib.import_module('cupy').__version__}", *lines, ""])

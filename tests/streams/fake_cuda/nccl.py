@@ -41,7 +41,7 @@ class Called(NamedTuple):
 
 
 class Launched:
-    """What one rank has launched at once: an item of its stream."""
+    """The simultaneous launch of one rank: an item of its stream."""
 
     def __init__(self, clique: Clique, rank: int, number: int, queue: Queue, calls: list[Called]) -> None:
         self.clique, self.rank, self.number, self.queue, self.calls = clique, rank, number, queue, calls
@@ -54,7 +54,7 @@ class Launched:
 
 
 class Clique:
-    """All ranks of a communicator. `failure`: what NCCL notices by itself."""
+    """All ranks of a communicator. `failure`: an error that NCCL notices by itself."""
 
     def __init__(self, gpu: Gpu, size: int) -> None:
         self.gpu, self.size = gpu, size
@@ -62,7 +62,7 @@ class Clique:
         self.launches: dict[int, dict[int, Launched]] = {}  # by number, then by rank
         self.computed: set[int] = set()
         self.gone: set[int] = set()  # ranks that have aborted
-        self.ended: set[int] = set()  # and those that were destroyed
+        self.ended: set[int] = set()  # ranks that were destroyed
         self.failure: str = ""
         self.dissolved = False
 
@@ -75,7 +75,7 @@ class Clique:
         )
 
     def lacks_peer(self) -> bool:
-        """Does a rank wait until it is aborted, since another one was, or its GPU is broken; or for one to come?"""
+        """Whether a rank waits in vain: another one was aborted, has not come, or has a broken GPU."""
         broken = any(self.gpu.broken[device] is not None for device in self.devices.values())
         waits = len(self.launches) > len(self.computed) and len(self.ended) < self.size
         return waits and (broken or bool(self.gone) or any(len(ranks) < self.size for ranks in self.launches.values()))
@@ -133,7 +133,7 @@ class Clique:
 
 
 class Nccl:
-    """The module. `communicators`: those that live; `made`: how many cliques there have been."""
+    """The module. `communicators`: the live ones; `made`: the number of cliques made so far."""
 
     NcclError = NcclError
     available = True
@@ -193,12 +193,12 @@ class Nccl:
 
     @property
     def _alive(self) -> list[Clique]:
-        """The cliques of which a rank has not ended."""
+        """The cliques with a rank that has not ended."""
         return [one for one in self._cliques.values() if len(one.ended) < one.size]
 
 
 class Communicator:
-    """`NcclCommunicator`: one rank. It is made in a group, as several of one thread have to be."""
+    """`NcclCommunicator`: one rank. It is made in a group, as NCCL requires for several ranks of one thread."""
 
     nccl: Nccl
 
@@ -270,5 +270,5 @@ class Communicator:
 
 
 def missing() -> Any:
-    """What there is without NCCL."""
+    """The module without NCCL."""
     return SimpleNamespace(available=False)

@@ -17,7 +17,7 @@ NAME = "libnccl.so.2"
 
 
 def load_nccl_or_stub() -> None:
-    """Have the process's loader know a library of that name: NCCL itself, or one that the host's compiler makes."""
+    """Make the process's loader know a library of that name: NCCL itself, or one made by the host's compiler."""
     try:
         ctypes.CDLL(NAME, ctypes.RTLD_GLOBAL)
     except OSError:

@@ -17,7 +17,7 @@ from .names import has_loop
 
 
 class Values(np.ndarray):
-    """NumPy's functions, methods and operators of such an array are CuPy's."""
+    """An array whose functions, methods and operators are CuPy's in place of NumPy's."""
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         operands, options = plain(inputs), plain(options)
@@ -44,7 +44,7 @@ class Values(np.ndarray):
     def __setitem__(self, key: Any, value: Any) -> None:
         """CuPy writes in no order: here the first of several values for one element is written last.
 
-        A mask by itself that selects nothing takes any value. Positions by themselves are made positive in their dtype.
+        A single mask that selects nothing takes any value. Positions as the only key are made positive in their dtype.
         """
         key, value, whole = plain(key), plain(value), plain(self)
         keys = key if isinstance(key, tuple) else (key,)
@@ -109,7 +109,7 @@ def plain(value: Any) -> Any:
 
 
 def like_cupy(value: Any) -> Any:
-    """The reverse of `plain`. What is a scalar in NumPy is an array without axes."""
+    """The reverse of `plain`. NumPy's scalars become arrays without axes."""
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value).view(Values)
     if isinstance(value, tuple | list):
@@ -207,12 +207,12 @@ def power(x: Any, y: Any) -> Any:
 
 
 def sign(x: Any) -> Any:
-    """Of complex numbers that of the real part."""
+    """The sign of a complex number is that of its real part."""
     return np.sign(x.real).astype(x.dtype) if is_complex(x) else np.sign(x)
 
 
 def nextafter(x: Any, y: Any) -> Any:
-    """float16 is computed in float32, and what is very small there is rounded to zero."""
+    """float16 is computed in float32, whose subnormal results are flushed to zero."""
     dtype = np.nextafter(x, y).dtype
     wide = np.float32 if dtype == np.float16 else dtype
     return flushed(np.nextafter(np.asarray(x, wide), np.asarray(y, wide))).astype(dtype)
@@ -325,7 +325,7 @@ def fused_edges(x: Any, bins: int, limits: Any) -> Any:
 
 
 def counted_by_cub(x: Any, edges: Any) -> Any:
-    """int8 is taken for uint8. The last edge is moved upwards, which does nothing to a large number."""
+    """int8 is read as uint8. The last edge is moved upwards, which has no effect on a large number."""
     last = edges[-1:] + 1.0 if x.dtype.kind in "iu" else np.nextafter(edges[-1:], edges[-1:] + 1)
     x = x.view(np.uint8) if x.dtype == np.int8 else x
     bins = np.searchsorted(np.append(edges[:-1], last), x, side="right") - 1

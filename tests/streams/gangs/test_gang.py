@@ -157,7 +157,7 @@ def test_whenever_a_node_is_lost_the_others_hear_of_it_or_end_well() -> None:
 
 
 def test_random_launches_over_overlapping_nodes_have_one_order_without_deadlock() -> None:
-    """Each node begins them in an order of its own."""
+    """Each node begins the launches in an order of its own."""
     nodes = tuple(f"node{n}" for n in range(4))
     for seed in range(60):
         rnd = random.Random(seed)
@@ -178,7 +178,7 @@ def test_random_launches_over_overlapping_nodes_have_one_order_without_deadlock(
 
 
 class Liar:
-    """A node that says what it likes, in place of a launch's part of its own."""
+    """A node that sends arbitrary words, in place of a launch's part of its own."""
 
     def __init__(self, world: World, node: str, peer: str) -> None:
         self.link = world.links[node].to(peer)
@@ -200,7 +200,7 @@ def words_of(leads: bool) -> list[Word]:
 @pytest.mark.parametrize("position", [0, 1, 2])
 @pytest.mark.parametrize("lie", ["digest", "form", "early"])
 def test_a_lie_in_any_word_fails_the_launch_and_no_other(leads: bool, position: int, lie: str) -> None:
-    """The two honest nodes are told; what they do beside it goes on."""
+    """The two honest nodes are told; their other launches go on."""
     liar_node, honest = ("node0", "node1") if leads else ("node1", "node0")
     world = World(NODES[:2])
     world.add("x", NODES[:2])
@@ -229,7 +229,7 @@ def test_a_lie_in_any_word_fails_the_launch_and_no_other(leads: bool, position: 
 
 
 def advance(world: World, honest: str) -> None:
-    """Words arrive; the honest node's GPU does its part, whatever the other one does."""
+    """Words arrive; the honest node's GPU does its part, independent of the other one."""
     library = world.libraries[honest]
     while world.carried or library.queue:
         for step in world.carried[:] or [library.take]:
@@ -291,7 +291,7 @@ def test_a_node_that_was_told_something_else_is_named_everywhere() -> None:
     world.run()
     for node in NODES:
         assert "node2 was told to launch something else" in str(world.outcome("x", node))
-    world.check_over(failures=1)  # of the READY that was being told about
+    world.check_over(failures=1)  # of the READY whose report was under way
 
 
 def test_who_withdraws_first_and_begins_later_is_told() -> None:

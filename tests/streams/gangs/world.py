@@ -62,7 +62,7 @@ class ModelLibrary:
         raise AssertionError(timeout)
 
     def steps(self) -> list[Step]:
-        """What may happen here."""
+        """The possible next events of this node."""
         found: list[Step] = [partial(self.end, job) for job in self.stream if job.error or self.world.at_heads(job)]
         if self.making is not None and (self.making.error or self.world.all_make(self.making)):
             found.append(self.make)
@@ -146,7 +146,7 @@ class World:
         self.gangs[label, node].begin(operands, told.append)
 
     def all_make(self, job: Job) -> bool:
-        """Do all nodes make it, or have some made it already?"""
+        """Whether all nodes make it, or some have made it already."""
         makers = [one.making.id for one in self.libraries.values() if one.making is not None]
         return job.id in self.made or makers.count(job.id) == len(job.launch.devices)
 
@@ -158,7 +158,7 @@ class World:
         return all(stream and stream[0].launch.label == label for stream in streams)
 
     def steps(self) -> list[Step]:
-        """What may happen next, but for beginnings."""
+        """The possible next events, except beginnings."""
         found: list[Step] = [partial(self.carry_one, n) for n in range(len(self.carried))]
         return found + [step for library in self.libraries.values() for step in library.steps()]
 
@@ -166,17 +166,17 @@ class World:
         self.carried.pop(number)()
 
     def run(self, choose: Callable[[list[Step]], Step] = lambda steps: steps[0]) -> None:
-        """Everything happens."""
+        """Let all possible events happen."""
         while steps := self.steps():
             choose(steps)()
 
     def outcome(self, label: str, node: str) -> TensordError | None:
-        """The one answer that a node has got."""
+        """The only answer of a node."""
         (found,) = self.results[label, node]
         return found
 
     def check_over(self, failures: int = 0) -> None:
-        """Nothing is left of anything, but so many failures that nobody asks for."""
+        """Check that no state is left, except `failures` failures that no node asks for."""
         for key, gang in self.gangs.items():
             assert gang.state is State.OVER, (key, gang.state)
             assert gang.since == 0

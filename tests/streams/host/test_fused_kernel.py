@@ -59,7 +59,7 @@ def some(dtype: str, *shape: int, seed: int = 0) -> np.ndarray:
 
 @cache
 def layouts(dtype: str, count: int) -> list[list[Any]]:
-    """As `each_layout`, made once for all ops: nobody writes into them."""
+    """Like `each_layout`, made once for all ops: tests only read them."""
     return list(each_layout(dtype, count))
 
 
@@ -94,7 +94,7 @@ def number_of(dtype: str) -> Any:
 
 
 def fusion_of(op: OpDef, operands: list[Any], attributes: dict[str, Any]) -> tuple[Program, Fusion] | None:
-    """A program of one fusion that returns the op's result, and with it something made of it."""
+    """A program of one fusion that returns the op's result, and another value computed from it."""
     builder = Builder()
     try:
         values = [builder.parameter(meta_of(x)) if isinstance(x, np.ndarray) else -1 for x in operands]
@@ -152,7 +152,7 @@ def loose_layouts(dtype: str, count: int) -> Iterator[list[Any]]:
 def compare(
     op: OpDef, operands: list[Any], attributes: dict[str, Any], length: int, buffers: Callable[..., Any] = nullcontext
 ) -> int:
-    """The op's bits in pieces are those of the whole; 0 if it does not take these operands."""
+    """Check that the op's bits in pieces are those of the whole; returns 0 if it does not take these operands."""
     found = fusion_of(op, operands, attributes)
     if found is None:
         return 0
@@ -166,7 +166,7 @@ def compare(
         given = [tensors[n] if n >= 0 else numbers[~n] for n in fusion.inputs]
         for kernel in FusedKernel(program, fusion, length).split(3):
             kernel(*given, *outputs)
-    shown = np.ndarray.tobytes if buffers is nullcontext else bits  # of pieces this short, signs of NaN may differ
+    shown = np.ndarray.tobytes if buffers is nullcontext else bits  # in pieces this short, signs of NaN may differ
     assert shown(outputs[0]) == shown(expected), (meta_of(operands[0]), length)
     assert outputs[1].tobytes() == np.equal(expected, expected).tobytes()
     return 1
@@ -295,7 +295,7 @@ def test_a_fusion_may_be_computed_by_several_threads() -> None:
 
 
 def test_a_call_has_scratch_of_its_own() -> None:
-    """As if another thread called the same kernel between two steps."""
+    """The situation of another thread that calls the same kernel between two steps."""
     program, fusion = chain("add", "less", "logical_not", shape=(5000,))
     kernel = FusedKernel(program, fusion, GRAIN)
     x, y = some("float32", 5000), some("float32", 5000, seed=1)
@@ -319,7 +319,7 @@ def test_a_call_has_scratch_of_its_own() -> None:
 
 @pytest.mark.parametrize(("number", "converted"), [(3, np.ndarray), (1000, int)])
 def test_a_number_is_converted_once_and_not_by_the_call_of_each_piece(number: int, converted: type) -> None:
-    """Unless the dtype does not hold it: NumPy compares such a number all the same."""
+    """A number that the dtype does not hold stays: NumPy compares such a number all the same."""
     builder = Builder()
     x = builder.parameter(Meta.of((5000,), "uint8"))
     (mask,) = builder.op("less", [x, ~builder.number("int", "parameter")])

@@ -42,7 +42,7 @@ def layer_norm(*shape: int) -> tuple[Program, Fusion]:
 
 
 def sums(*shape: int) -> tuple[Program, Fusion]:
-    """With results of all extents: of the shape, one a row, and one a row without the axes of the rows."""
+    """A program with results of all extents: of the shape, one a row, and one a row without the axes of the rows."""
     builder = Writer()
     x = builder.parameter(Meta.of(shape, "float32"))
     square = builder.call("square", x)

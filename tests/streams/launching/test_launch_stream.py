@@ -145,7 +145,7 @@ def test_a_task_behind_one_on_a_stream_of_another_kind_is_woken(device, open_dev
     behind = FakeTask(1, event_sources=[source])
     device.compute[0].submit([behind])
     host.compute[0].submit([source])
-    while not LAUNCH_CONDITION.waiting:  # the launcher has nothing to launch
+    while not LAUNCH_CONDITION.waiting:  # the launcher is idle
         go.wait(0.001)
     go.set()
     assert reports.wait(2) == [0, 1]
@@ -156,7 +156,7 @@ def test_a_task_behind_one_on_a_stream_of_another_kind_is_woken(device, open_dev
 
 def test_a_burst_of_quick_tasks_has_one_event_and_one_report(gpu, device, reports):
     tasks = [FakeTask(i, work(gpu)) for i in range(MAX_BURST_TASKS)]
-    tasks[0].event_sources = [source := FakeTask(99, work(gpu))]  # so that all are in the backlog by then
+    tasks[0].event_sources = [source := FakeTask(99, work(gpu))]  # so that all tasks are in the backlog by then
     device.compute[0].submit(tasks)
     copies(device).submit([source])
     reports.wait(MAX_BURST_TASKS + 1)
@@ -349,7 +349,7 @@ def test_what_waits_for_a_lost_device_does_not_lose_its_own(gpu, open_device, re
 
 
 def test_a_task_that_faulted_fails_although_another_device_has_gone_on_behind_it(gpu, open_device, reports):
-    """No device waits for the events of one that is broken: what came after them says nothing about them."""
+    """No device waits for events of a broken one, so work behind the events does not prove that they were reached."""
     one, two = open_device("cuda:0", memory="1MiB"), open_device("cuda:1", memory="1MiB")
     go = threading.Event()
     follow = one.compute[0]._await
@@ -396,7 +396,7 @@ def test_a_stream_that_cannot_be_made_current_loses_the_device(device, reports):
 def test_a_device_that_cannot_be_made_current_is_lost_and_its_tasks_fail(
     open_device, reports, monkeypatch, caplog, calls
 ):
-    """The launcher's thread, and a stream's: what they hold fails, what comes later fails, and the log says why."""
+    """On the launcher's thread and on a stream's: present and later tasks fail, and the log has the reason."""
     failures = iter([RuntimeError("no context")] * calls)
 
     def current(_device):

@@ -27,7 +27,7 @@ FAILED, REFUSED, LOST = KernelError("singular"), CancelledError("cancelled"), No
 
 
 class Halves:
-    """Both halves of one transfer: what each was told, in order."""
+    """Both halves of one transfer, with their reports in order."""
 
     def __init__(self, link: Exchange, name: bytes = NAME) -> None:
         self.link, self.name = link, name

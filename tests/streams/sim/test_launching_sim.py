@@ -175,7 +175,7 @@ def test_a_gate_holds_what_follows(queue):
 
 
 def add_launched(device: Any) -> Any:
-    """What launches an addition, as a plan has it."""
+    """The launching function of an addition, as a plan has it."""
     return device.launching(np.add, "add", META.size, total=True)
 
 

@@ -95,7 +95,7 @@ def test_each_part_of_a_task_takes_the_time_of_a_task_and_meets_its_faults(open_
     reports.wait(1)
     assert task.finished - task.started >= 4_000_000
     assert [str(part.error) for part in parts] == ["None", "part failed on sim:0 (injected)", "None"]
-    assert [part.executed for part in parts] == [True, False, True]  # one that is cancelled says so itself
+    assert [part.executed for part in parts] == [True, False, True]  # a cancelled part counts as executed
 
 
 def test_parts_that_are_left_when_closing_gives_up_fail(open_device, reports):
@@ -204,7 +204,7 @@ def test_what_was_cancelled_before_it_started_takes_no_delay(open_device, report
     compute.submit(tasks := [FakeTask(i, cancelled=True) for i in range(3)])
     h2d.submit([FakeTask(3, cancelled=True, bytes_moved=16)])
     assert sorted(reports.wait(4)) == [0, 1, 2, 3]
-    assert all(task.executed for task in tasks)  # in its place, where it says what became of it
+    assert all(task.executed for task in tasks)  # each cancelled task took its turn
 
 
 def test_a_cancelled_session_does_not_wait_out_the_delays_of_its_queue(make_session):

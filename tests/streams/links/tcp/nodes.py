@@ -20,7 +20,7 @@ WAIT = 60.0  # seconds until a test that hangs fails
 
 
 class Node(TcpLinks):
-    """The links of a node, and what they have reported."""
+    """The links of a node, and their reports."""
 
     def __init__(
         self, name: str, *, tls: bool = False, patience: float = WAIT, incarnation: int = 1, **more: Any

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 
 class Proxy:
-    """Forwards what it gets to a target. `cut_after`: so many bytes, of all connections together, from when it is set,
-    until all are cut, once."""
+    """Forwards bytes to a target. `cut_after`: cut all connections once, after this many bytes of all of them together,
+    counted from when it is set."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -33,7 +33,7 @@ class Proxy:
         self.left = nbytes
 
     def stall(self, *, on: bool) -> None:
-        """Let nothing through, and keep all connections."""
+        """Forward nothing, and keep all connections."""
         self.stalled = on
         self._wake.send(b"x")
 

@@ -168,7 +168,7 @@ def test_an_end_while_values_are_on_their_way_fails_them(tls):
         assert "is lost: its daemon ends" in str(waiting.errors["sender"])
 
 
-# -- who is refused ----------------------------------------------------------------------------------------------------
+# -- refused peers -----------------------------------------------------------------------------------------------------
 
 
 def knock(at: Node, **change: Any) -> tuple[socket.socket, str]:
@@ -275,7 +275,7 @@ def test_a_connection_for_which_there_is_no_thread_is_closed_and_the_next_one_is
         frame(HeaderKind.OFFER, os.urandom(16), 1, b"\xc1"),
         frame(HeaderKind.FAIL, os.urandom(16), 0, b""),
         HEADER.pack(HeaderKind.SMALL, 1 << 31, 1, bytes(16)),
-        frame(HeaderKind.OFFER, os.urandom(16), 1)[:-3],  # and then the end
+        frame(HeaderKind.OFFER, os.urandom(16), 1)[:-3],  # cut short
     ],
 )
 def test_a_member_that_lies_breaks_its_own_link_and_is_linked_again(said):
@@ -338,7 +338,7 @@ def test_a_connection_that_is_cut_at_any_byte_ends_values_whole_or_with_node_los
 
 
 def send_after_a_break(nodes: Nodes) -> None:
-    """The next values arrive, but for those that begin before a break was noticed."""
+    """Check that new values arrive, except those that begin before the break is noticed."""
 
     def arrived() -> bool:
         ends = [Transfer(nodes[way], nodes[1 - way], noise(1000)).start().wait() for way in (0, 1)]

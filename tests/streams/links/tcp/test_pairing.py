@@ -23,7 +23,7 @@ class End:
         self.sent: set[tuple[int, int]] = set()
 
     def look(self) -> None:
-        """Close what does not belong to the link any more."""
+        """Close connections that no longer belong to the link."""
         if not self.pairing.has_out:
             close(self.out)
             self.out = None
@@ -39,7 +39,7 @@ class End:
             self.look()
 
     def notices(self) -> None:
-        """It sees that the other end has closed a connection, if it reads and writes, or gives up waiting."""
+        """The end notices that the other end has closed a connection, by reading and writing, or gives up waiting."""
         if self.pairing.up and any(one is not None and one[0] for one in (self.out, self.into)):
             self.breaks()
         elif self.pairing.has_out and not self.pairing.up:
@@ -53,7 +53,7 @@ def close(connection: list[bool] | None) -> None:
 
 
 def dial(one: End, other: End, random: Random, halt: float) -> None:
-    """`one` dials `other`; between the steps either may break, notice, or dial itself."""
+    """`one` dials `other`; between the steps each end may break, notice, or dial itself."""
 
     def meanwhile() -> None:
         for end, peer in ((one, other), (other, one)):

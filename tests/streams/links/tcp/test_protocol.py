@@ -31,7 +31,7 @@ T = [struct.pack(">QQ", 7, number) for number in range(2000)]
 
 
 class Ear:
-    """A callback that keeps what it was told."""
+    """A callback that records its calls."""
 
     def __init__(self, then: Any = None) -> None:
         self.heard: list[TensordError | None] = []
@@ -49,7 +49,7 @@ class Ear:
 
 
 class End:
-    """A protocol, what it has written and the other end has not read, and what it reads right now."""
+    """A protocol, its written frames that the other end has not read, and the frame that it reads now."""
 
     def __init__(self, piece: int = 1003) -> None:
         self.protocol = Protocol(piece)
@@ -61,7 +61,7 @@ class End:
             told(error)
 
     def write(self) -> bool:
-        """Write something; False if there is nothing."""
+        """Write a frame; False if there is none."""
         if self.busy is not None:
             out, self.busy = self.busy, None
             self.make(self.protocol.written(out.half))
@@ -110,7 +110,7 @@ def pair() -> tuple[End, End]:
 
 
 def run(*ends: End) -> None:
-    """Until nothing moves."""
+    """Write and read until both ends are idle."""
     first, second = ends
     while first.write() | second.write() | first.read(second) | second.read(first):
         pass
@@ -469,7 +469,7 @@ def test_what_begins_while_there_is_no_connection_waits_for_it():
 
 
 class Half:
-    """Half of a random transfer: what the machine may do next."""
+    """Half of a random transfer, with the machine's possible next calls."""
 
     def __init__(self, ears: list[Ear]) -> None:
         self.ears = ears
@@ -598,7 +598,7 @@ def test_what_no_peer_sends_is_a_violation(sent):
 
 @each_case("nbytes", [7, 9, 0])
 def test_a_piece_of_half_an_element_is_a_violation(nbytes):
-    """Of what is merged, each piece is given to a kernel as an array."""
+    """In a merge, a kernel gets each piece as an array."""
     _, other = pair()
     meta = Meta.of((LARGE,), "float64")
     take(other, T[0], Sums(np.zeros(LARGE)), meta)
@@ -671,7 +671,7 @@ def test_an_offer_beyond_what_may_wait_fails_alone(nbytes, monkeypatch):
     assert [len(ear.heard) for ear in ears] == [0, 0, 0, 1, 1]
     assert "no session has asked" in str(ears[3].error)
     assert "no session has asked" in str(expect(second, T[4], meta).error)
-    asked = expect(second, T[5], meta)  # what was asked for before has room
+    asked = expect(second, T[5], meta)  # earlier requests have room
     late = offer(first, T[5], array)
     run(*ends)
     assert asked.error is None
