@@ -45,13 +45,13 @@ def serve(*, config: Path | None, check_config: bool, as_json: bool, **given: An
 
     if as_json and not check_config:
         raise click.BadParameter("--json is for --check-config: a daemon's log is JSON with --log-format json")
-    found = load(config, settings_of(given))
+    settings = load(config, settings_of(given))
     if check_config:
-        show_config(found, as_json)
+        show_config(settings, as_json)
         return
     from ...vm.service.daemon import run
 
-    if code := run(found):
+    if code := run(settings):
         raise click.exceptions.Exit(code)
 
 
@@ -77,15 +77,15 @@ def without_none(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def show_config(found: Config, as_json: bool) -> None:
+def show_config(settings: Config, as_json: bool) -> None:
     """Check whether a daemon with these settings could start, and print them."""
     from ...vm.plugins.loading import load
     from ...vm.service.preflight import check, start_warnings
     from ...vm.service.settings.config import to_plain, to_toml
 
-    check(found)
-    for one in load(found.plugins):
-        click.echo(f"tensord: plugin {one}", err=True)
-    for doubt in start_warnings(found):
+    check(settings)
+    for plugin in load(settings.plugins):
+        click.echo(f"tensord: plugin {plugin}", err=True)
+    for doubt in start_warnings(settings):
         click.echo(f"tensord: warning: {doubt}", err=True)
-    click.echo(json.dumps(to_plain(found)) if as_json else to_toml(found), nl=as_json)
+    click.echo(json.dumps(to_plain(settings)) if as_json else to_toml(settings), nl=as_json)

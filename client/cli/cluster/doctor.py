@@ -86,13 +86,13 @@ def check_nodes(rows: Rows) -> Iterator[CheckResult]:
 def check_versions(rows: Rows) -> Iterator[CheckResult]:
     """Check that tensord, Ray and Python are the same everywhere."""
     for what in ("version", "ray", "python"):
-        found = {row[what] for row in rows}
+        versions = {row[what] for row in rows}
         label = "tensord" if what == "version" else what
-        if len(found) > 1:
+        if len(versions) > 1:
             text = ", ".join(f"{row['node']} has {row[what]}" for row in rows)
             yield fail(label, f"differs: {text}", "install the same version on all nodes")
-        elif found:
-            yield ok(label, f"{found.pop()} on all nodes")
+        elif versions:
+            yield ok(label, f"{versions.pop()} on all nodes")
 
 
 def check_ray_nodes(rows: Rows) -> Iterator[CheckResult]:
@@ -110,13 +110,13 @@ def check_members(rows: Rows) -> Iterator[CheckResult]:
     for row in rows:
         seen = {one["node"]: one for one in row["members"]}
         for node, incarnation in now.items():
-            one = seen.get(node)
-            if one is None or one["state"] != "up" or one["incarnation"] != incarnation:
+            entry = seen.get(node)
+            if entry is None or entry["state"] != "up" or entry["incarnation"] != incarnation:
                 wrong = True
                 what = (
                     "does not know it"
-                    if one is None
-                    else f"lists it as {one['state']}, incarnation {one['incarnation']}"
+                    if entry is None
+                    else f"lists it as {entry['state']}, incarnation {entry['incarnation']}"
                 )
                 advice = "run the command again in a moment; if the problem persists: tensord cluster restart"
                 yield warn("members", f"{node} is up, incarnation {incarnation}, and {row['node']} {what}", advice)
@@ -138,13 +138,13 @@ def check_devices(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[CheckRe
         yield ok("devices", f"all {sum(len(row['devices']) for row in statuses.values())} of them work")
 
 
-def check_links(found: Mapping[tuple[str, str, str], float | str]) -> Iterator[CheckResult]:
+def check_links(connections: Mapping[tuple[str, str, str], float | str]) -> Iterator[CheckResult]:
     """Check that each node reaches the ports of each other one."""
-    times = [one for one in found.values() if isinstance(one, float)]
-    for (here, there, address), one in found.items():
-        if isinstance(one, str):
+    times = [one for one in connections.values() if isinstance(one, float)]
+    for (here, there, address), result in connections.items():
+        if isinstance(result, str):
             advice = f"open the port for {here} in {there}'s firewall, or name other ports (--ports)"
-            yield fail("links", f"{here} does not reach {there} at {address}: {one}", advice)
+            yield fail("links", f"{here} does not reach {there} at {address}: {result}", advice)
     if times:
         slowest = max(times)
         text = f"{plural(len(times), 'connection')} between nodes, the slowest after {duration(slowest)}"

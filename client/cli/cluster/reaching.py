@@ -60,13 +60,13 @@ def reached(ray: str | None, name: str) -> Iterator[None]:
 
 def check_installed() -> str:
     """The version of Ray; NoDaemon unless a supported version is installed."""
-    found = installed("ray")
-    if found is None:
+    version = installed("ray")
+    if version is None:
         raise NoDaemon(f"Ray is not installed here: {EXTRA}")
-    if not OLDEST <= tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < NEXT:
+    if not OLDEST <= tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < NEXT:
         known = f"{'.'.join(map(str, OLDEST))} or later, before {NEXT[0]}"
-        raise NoDaemon(f"Ray {found} is installed here, and tensord needs {known}: {EXTRA}, on all nodes")
-    return found
+        raise NoDaemon(f"Ray {version} is installed here, and tensord needs {known}: {EXTRA}, on all nodes")
+    return version
 
 
 def check_address(address: str) -> None:

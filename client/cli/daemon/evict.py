@@ -54,10 +54,10 @@ def evicted(address: str | None, names: tuple[str, ...], session: int, device: s
     more = True
     with asking(address) as ask:
         while more:
-            found = ask("evict", names, session, device)
-            for one in found["left"]:
-                way = (one["device"], one["to"])
-                values[way] += one["values"]
-                nbytes[way] += one["bytes"]
-            more = found["more"]
+            answer = ask("evict", names, session, device)
+            for row in answer["left"]:
+                way = (row["device"], row["to"])
+                values[way] += row["values"]
+                nbytes[way] += row["bytes"]
+            more = answer["more"]
     return [{"device": way[0], "to": way[1], "values": values[way], "bytes": nbytes[way]} for way in values]

@@ -29,11 +29,13 @@ def reasons(status: Mapping[str, Any]) -> Iterator[HealthReason]:
     for name, device in status["devices"].items():
         if device["lost"]:
             yield HealthReason(name, f"is lost: {device['lost']}", "restart the daemon")
-    for one in status["hung"]:
-        since, line = duration(one["seconds"]), f", called at {one['location']}" if one.get("location") else ""
-        message = f"#{one['instruction']} {one['op']} has been running for {since} on {one['stream']}{line}"
-        ends = "a restart ends it, and timeout= would have" if "/joint" in one["stream"] else "only a restart ends it"
-        yield HealthReason("hanging kernel", message, f"tensord trace why {one['instruction']}; {ends}")
+    for kernel in status["hung"]:
+        since, line = duration(kernel["seconds"]), f", called at {kernel['location']}" if kernel.get("location") else ""
+        message = f"#{kernel['instruction']} {kernel['op']} has been running for {since} on {kernel['stream']}{line}"
+        ends = (
+            "a restart ends it, and timeout= would have" if "/joint" in kernel["stream"] else "only a restart ends it"
+        )
+        yield HealthReason("hanging kernel", message, f"tensord trace why {kernel['instruction']}; {ends}")
     durable = status.get("durable")  # an older daemon does not report it
     if durable is not None and durable["failure"]:
         message = f"the latest values are not on the disk: {durable['failure']}"
@@ -45,12 +47,12 @@ def reasons(status: Mapping[str, Any]) -> Iterator[HealthReason]:
 def tell_health(address: str | None, wait: float) -> int:
     """Print whether the daemon needs attention, and why; returns the exit status."""
     try:
-        found = list(reasons(ask(address, "status", wait=wait, patience=PATIENCE)))
-        state = "needs a look" if found else "healthy"
+        problems = list(reasons(ask(address, "status", wait=wait, patience=PATIENCE)))
+        state = "needs a look" if problems else "healthy"
     except (TensordError, OSError) as error:
         said = error.message if isinstance(error, TensordError) else str(error)
-        state, found = "unreachable", [HealthReason("daemon", said, "tensord doctor")]
-    tell({"state": state, "reasons": [reason._asdict() for reason in found]}, show_health)
+        state, problems = "unreachable", [HealthReason("daemon", said, "tensord doctor")]
+    tell({"state": state, "reasons": [reason._asdict() for reason in problems]}, show_health)
     return EXIT_STATUSES[state]
 
 

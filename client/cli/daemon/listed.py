@@ -17,13 +17,13 @@ def show_sessions(found: Sequence[Mapping[str, Any]]) -> None:
     print_table(SESSIONS, found, caption=plural(len(found), "session"))
 
 
-def session_remark(one: Mapping[str, Any]) -> str:
+def session_remark(session: Mapping[str, Any]) -> str:
     remarks = [
-        "cancelled" if one["cancelled"] else "",
-        one["state"] if one["state"] != "open" else "",
-        "strict" if one["strict"] else "",
-        *_shares_of(one),
-        "this command" if one["asks"] else "",
+        "cancelled" if session["cancelled"] else "",
+        session["state"] if session["state"] != "open" else "",
+        "strict" if session["strict"] else "",
+        *_shares_of(session),
+        "this command" if session["asks"] else "",
     ]
     return ", ".join(filter(None, remarks))
 
@@ -60,11 +60,11 @@ SESSIONS: Final = (
 # -- tensors -----------------------------------------------------------------------------------------------------------
 
 
-def show_tensors(found: Sequence[Mapping[str, Any]], *, limit: int, session: int, device: str) -> None:
+def show_tensors(tensors: Sequence[Mapping[str, Any]], *, limit: int, session: int, device: str) -> None:
     print_table(
         TENSORS,
-        found,
-        caption=f"the {plural(len(found), 'tensor')} shown are the largest" if len(found) == limit else "",
+        tensors,
+        caption=f"the {plural(len(tensors), 'tensor')} shown are the largest" if len(tensors) == limit else "",
         empty=f"no tensors{f' of session {session}' if session else ''}{f' on {device}' if device else ''}",
     )
 
@@ -101,19 +101,19 @@ def show_names(found: Iterable[Mapping[str, Any]], *, kind: str | None) -> None:
     print_table(NAMES, map(_name, found), empty=f"no {kind or 'tensor or routine'} is published")
 
 
-def _name(one: Mapping[str, Any]) -> dict[str, Any]:
+def _name(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row of a name: texts by column."""
-    if one["kind"] != "routine":
-        return {**one, "what": shape(one["shape"], one["dtype"]), "bytes": size(one["bytes"])}
-    held = one["tensors"]
+    if row["kind"] != "routine":
+        return {**row, "what": shape(row["shape"], row["dtype"]), "bytes": size(row["bytes"])}
+    held = row["tensors"]
     return {
-        "name": one["name"],
-        "what": f"routine of {plural(one['ops'], 'op')}, captures {plural(len(held), 'tensor')}",
+        "name": row["name"],
+        "what": f"routine of {plural(row['ops'], 'op')}, captures {plural(len(held), 'tensor')}",
         "bytes": size(sum(each["bytes"] or 0 for each in held)) if held else "",
-        "home": ", ".join(one["devices"]),
-        "takes": ", ".join([*one["parameters"], *one["numbers"]]) or "nothing",
-        "results": one["results"],
-        "program": one["program"][:12],
+        "home": ", ".join(row["devices"]),
+        "takes": ", ".join([*row["parameters"], *row["numbers"]]) or "nothing",
+        "results": row["results"],
+        "program": row["program"][:12],
     }
 
 
@@ -134,13 +134,13 @@ NOBODY: Final = {"session": "(no session)", "name": "(no name)", "location": "(n
 TENSOR: Final = "tensor"  # the kind of most bytes
 
 
-def show_held(found: Mapping[str, Any]) -> None:
+def show_held(held: Mapping[str, Any]) -> None:
     """Show a row for each holder, the total of the pools, and below that the state of each pool."""
-    by, total, pools = found["by"], found["total"], found["pools"]
-    rows = [_row(one, by, total) for one in found["rows"]]
+    by, total, pools = held["by"], held["total"], held["pools"]
+    rows = [_row(one, by, total) for one in held["rows"]]
     apart = sum(pool["unaccounted"] for pool in pools)
     if apart:
-        when = "unexplained" if found["still"] else "taken or freed while this was counted"
+        when = "unexplained" if held["still"] else "taken or freed while this was counted"
         rows.append({by: f"({when})", "bytes": _signed(apart)})
     rows.append({by: "total", "bytes": size(total)})
     print_table([Column(by, folds=True), *COLUMNS], rows)
@@ -148,20 +148,20 @@ def show_held(found: Mapping[str, Any]) -> None:
         print("; ".join(_pool(pool)))
 
 
-def _row(one: Mapping[str, Any], by: str, total: int) -> dict[str, str]:
-    key = f"({count(one['rest'])} more; --limit 0 lists all)" if one["rest"] else one["key"] or NOBODY[by]
-    sorts = {} if by == "device" or set(one["sorts"]) <= {TENSOR} else one["sorts"]
-    where = {} if by == "device" else one["devices"]
+def _row(held: Mapping[str, Any], by: str, total: int) -> dict[str, str]:
+    key = f"({count(held['rest'])} more; --limit 0 lists all)" if held["rest"] else held["key"] or NOBODY[by]
+    sorts = {} if by == "device" or set(held["sorts"]) <= {TENSOR} else held["sorts"]
+    where = {} if by == "device" else held["devices"]
     return {
         by: key,
-        "what": one["what"] or _amounts(sorts),
-        "bytes": size(one["bytes"]),
-        "of all": f"{one['bytes'] / total:.1%}" if total else "",
-        "pieces": count(one["count"]),
-        "age": "" if one["age"] is None else duration(one["age"]),
+        "what": held["what"] or _amounts(sorts),
+        "bytes": size(held["bytes"]),
+        "of all": f"{held['bytes'] / total:.1%}" if total else "",
+        "pieces": count(held["count"]),
+        "age": "" if held["age"] is None else duration(held["age"]),
         "where": next(iter(where)) if len(where) == 1 else _amounts(where),
-        "held by": _holders(one),
-        "remark": ", ".join(_remarks(one)),
+        "held by": _holders(held),
+        "remark": ", ".join(_remarks(held)),
     }
 
 
@@ -182,10 +182,10 @@ def _amounts(parts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {size(nbytes)}" for name, nbytes in sorted(parts.items(), key=lambda item: -item[1]))
 
 
-def _holders(one: Mapping[str, Any]) -> str:
+def _holders(held: Mapping[str, Any]) -> str:
     """`session 1, 2; weights, bias and 3 more`."""
-    sessions = _listed([str(id_) for id_ in one["sessions"]], one["sessions_in_all"])
-    names = _listed(one["names"], one["names_in_all"])
+    sessions = _listed([str(id_) for id_ in held["sessions"]], held["sessions_in_all"])
+    names = _listed(held["names"], held["names_in_all"])
     return "; ".join(filter(None, [f"session {sessions}" if sessions else "", names]))
 
 
@@ -194,12 +194,12 @@ def _listed(shown: Sequence[str], in_all: int) -> str:
     return ", ".join(shown) + (f" and {count(more)} more" if more else "")
 
 
-def _remarks(one: Mapping[str, Any]) -> Iterator[str]:
-    if one["ended"]:
+def _remarks(held: Mapping[str, Any]) -> Iterator[str]:
+    if held["ended"]:
         yield "ended"
-    if one["poisoned"]:
-        since = "" if one["poisoned_age"] is None else f", since {duration(one['poisoned_age'])}"
-        yield f"{plural(one['poisoned'], 'value')} with an error{since}"
+    if held["poisoned"]:
+        since = "" if held["poisoned_age"] is None else f", since {duration(held['poisoned_age'])}"
+        yield f"{plural(held['poisoned'], 'value')} with an error{since}"
 
 
 def _pool(pool: Mapping[str, Any]) -> Iterator[str]:

@@ -28,10 +28,10 @@ def on_all_nodes(command: Callable[..., None]) -> Callable[..., None]:
         if not cluster:
             command(address=address, **others)
             return
-        found: dict[str, Any] = {}
-        codes = [run(command, member, found, others) for member in reached(address)]
+        by_node: dict[str, Any] = {}
+        codes = [run(command, member, by_node, others) for member in reached(address)]
         if in_json():
-            print_json(found)
+            print_json(by_node)
         if any(codes):
             raise click.exceptions.Exit(max(codes))
 
@@ -57,7 +57,7 @@ def reached(address: str | None) -> Iterator[Member]:
             yield member if member.address else member._replace(address=f"local:{member.node}")
 
 
-def run(command: Callable[..., None], member: Member, found: dict[str, Any], others: dict[str, Any]) -> int:
+def run(command: Callable[..., None], member: Member, by_node: dict[str, Any], others: dict[str, Any]) -> int:
     """Run the command for one node; returns its exit status."""
     answers: list[Any] = []
     if not in_json():
@@ -68,13 +68,13 @@ def run(command: Callable[..., None], member: Member, found: dict[str, Any], oth
     except click.exceptions.Exit as end:
         code = end.exit_code
     except (TensordError, OSError) as error:
-        found[member.node] = {"error": str(error)}
+        by_node[member.node] = {"error": str(error)}
         if not in_json():
             click.echo(str(error))
         return MISSING
     else:
         code = 0
-    found[member.node] = answers[-1] if answers else None
+    by_node[member.node] = answers[-1] if answers else None
     return code
 
 

@@ -52,9 +52,9 @@ def show_loaded(found: Sequence[Mapping[str, Any]]) -> None:
     print_table(COLUMNS, found, caption=plural(len(found), "plugin"), empty=nothing)
 
 
-def show_installed(found: Sequence[Mapping[str, Any]]) -> None:
+def show_installed(packages: Sequence[Mapping[str, Any]]) -> None:
     nothing = "no package with an entry point in tensord.devices or tensord.ops is installed for this Python"
     caption = (
-        f'{plural(len(found), "package")}; the settings of a daemon name those that it loads: plugins = ["PACKAGE"]'
+        f'{plural(len(packages), "package")}; the settings of a daemon name those that it loads: plugins = ["PACKAGE"]'
     )
-    print_table(COLUMNS, found, caption=caption, empty=nothing)
+    print_table(COLUMNS, packages, caption=caption, empty=nothing)

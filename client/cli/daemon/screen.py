@@ -61,12 +61,12 @@ def _with_rates(
 ) -> list[dict[str, Any]]:
     """The rows with their rates; 0 for a row that is new."""
     earlier = {one[key]: one for one in before}
-    found = []
-    for one in now:
-        then = earlier.get(one[key], one)
-        rates = {name: max(0, amount(one) - amount(then)) / passed for name, amount in amounts.items()}
-        found.append({**one, **rates})
-    return found
+    rows = []
+    for row in now:
+        then = earlier.get(row[key], row)
+        rates = {name: max(0, amount(row) - amount(then)) / passed for name, amount in amounts.items()}
+        rows.append({**row, **rates})
+    return rows
 
 
 def sorted_by(sort: str, sessions: Rows) -> list[Mapping[str, Any]]:
@@ -86,14 +86,14 @@ class ScreenTable(NamedTuple):
 
 
 def screen(
-    found: Seen, foot: str = "", *, width: int = PIPED_WIDTH, height: int | None = None, sort: str = USUAL
+    seen: Seen, foot: str = "", *, width: int = PIPED_WIDTH, height: int | None = None, sort: str = USUAL
 ) -> list[str]:
     """The whole screen, from top to bottom. With a `height`, the foot says what did not fit."""
-    head, hung = (list(_fitted(lines, width, height)) for lines in (_head(found), _hung(found["status"])))
-    sessions = [one for one in sorted_by(sort, found["sessions"]) if not one["asks"]]
+    head, hung = (list(_fitted(lines, width, height)) for lines in (_head(seen), _hung(seen["status"])))
+    sessions = [one for one in sorted_by(sort, seen["sessions"]) if not one["asks"]]
     parts = [
-        ScreenTable("device", _DEVICES, found["devices"]),
-        ScreenTable("stream", _STREAMS, list(_streams(found)) or [{"stream": "all", "does": "idle"}]),
+        ScreenTable("device", _DEVICES, seen["devices"]),
+        ScreenTable("stream", _STREAMS, list(_streams(seen)) or [{"stream": "all", "does": "idle"}]),
         ScreenTable("session", _SESSIONS, sessions),
     ]
     room = None if height is None else height - len(head) - len(hung) - 2  # for an empty line and the foot
@@ -135,10 +135,10 @@ def _shares(wanted: Sequence[int], room: int | None) -> list[int]:
     return shares
 
 
-def _head(found: Seen) -> list[str]:
-    status, done = found["status"], found["status"]["instructions"]
+def _head(seen: Seen) -> list[str]:
+    status, done = seen["status"], seen["status"]["instructions"]
     process = f"process {status['pid']}, up {duration(status['uptime'])}, {size(status['memory'])} of memory"
-    flow = f"{rate(found['per_second'])} instructions, {count(done['live'])} live, {count(done['pending'])} pending"
+    flow = f"{rate(seen['per_second'])} instructions, {count(done['live'])} live, {count(done['pending'])} pending"
     held = f"{plural(status['tensors'], 'tensor')}, {plural(status['names'], 'name')}"
     return [
         f"tensord {status['version']} at {status['address']}, {process}",
@@ -177,8 +177,8 @@ _SESSIONS: Final = (
 )
 
 
-def _streams(found: Seen) -> Iterator[dict[str, str]]:
-    for one in found["devices"]:
+def _streams(seen: Seen) -> Iterator[dict[str, str]]:
+    for one in seen["devices"]:
         for stream in one["streams"]:
             if stream["running"] is not None or stream["queued"] or stream["backlog"]:
                 yield {"stream": stream["name"], "does": doing(stream)}

@@ -17,31 +17,31 @@ _IDLE = "idle"
 # -- status ------------------------------------------------------------------------------------------------------------
 
 
-def show_status(found: Mapping[str, Any]) -> None:
-    for line in summary(found):
+def show_status(status: Mapping[str, Any]) -> None:
+    for line in summary(status):
         print(line)
-    rows = ({"name": name, "moved": found["transfers"][name], **one} for name, one in found["devices"].items())
+    rows = ({"name": name, "moved": status["transfers"][name], **one} for name, one in status["devices"].items())
     print_table(MEMORY, rows)
-    _show_troubles(found)
+    _show_troubles(status)
 
 
-def summary(found: Mapping[str, Any]) -> list[str]:
-    done, trace = found["instructions"], found["trace"]
+def summary(status: Mapping[str, Any]) -> list[str]:
+    done, trace = status["instructions"], status["trace"]
     ring = f"{count(trace['records'])} of {count(trace['capacity'])} records, {count(trace['dropped'])} older ones lost"
     ended = f"{count(done['retired'])} done, {count(done['failed'])} of them failed"
-    files = found["descriptors"]
-    taken = f"{size(found['memory'])} of memory, {count(files['open'])} of {count(files['limit'])} open files"
-    process = f"{found['pid']}, up {duration(found['uptime'])}, {taken}"
-    held = f"{plural(found['tensors'], 'tensor')}; {plural(found['names'], 'published name')}"
+    files = status["descriptors"]
+    taken = f"{size(status['memory'])} of memory, {count(files['open'])} of {count(files['limit'])} open files"
+    process = f"{status['pid']}, up {duration(status['uptime'])}, {taken}"
+    held = f"{plural(status['tensors'], 'tensor')}; {plural(status['names'], 'published name')}"
     return [
-        f"tensord {found['version']} at {found['address']}",
+        f"tensord {status['version']} at {status['address']}",
         f"  process       {process}",
-        f"  sessions      {count(found['sessions'])} with {held}",
+        f"  sessions      {count(status['sessions'])} with {held}",
         f"  instructions  {ended}; {count(done['live'])} live, {count(done['pending'])} pending",
         f"  trace         {ring if trace['enabled'] else 'off'}",
         *(
             f"  checkpoint    {size(one['written'])} of {size(one['bytes'])} written to {one['directory']}"
-            for one in found["checkpoints"]
+            for one in status["checkpoints"]
         ),
     ]
 
@@ -62,25 +62,25 @@ def moved(transfers: Mapping[str, Mapping[str, int]]) -> str:
     return "; ".join(f"{kind} {count(one['count'])} x, {size(one['bytes'])}" for kind, one in transfers.items())
 
 
-def evicted(found: Mapping[str, Any]) -> str:
+def evicted(eviction: Mapping[str, Any]) -> str:
     """`12 to cpu:0, 3 MiB; 4 dropped, 1 MiB; 9 back, 2 MiB; 1 MiB pinned`: only what there is."""
-    parts = (("evicted", f"to {found['below']}"), ("dropped", "dropped"), ("returned", "back"))
+    parts = (("evicted", f"to {eviction['below']}"), ("dropped", "dropped"), ("returned", "back"))
     texts = [
-        f"{count(found[name]['count'])} {what}, {size(found[name]['bytes'])}"
+        f"{count(eviction[name]['count'])} {what}, {size(eviction[name]['bytes'])}"
         for name, what in parts
-        if found[name]["count"]
+        if eviction[name]["count"]
     ]
-    if found["pinned"]:
-        texts.append(f"{size(found['pinned'])} pinned")
+    if eviction["pinned"]:
+        texts.append(f"{size(eviction['pinned'])} pinned")
     return "; ".join(texts)
 
 
-def _show_troubles(found: Mapping[str, Any]) -> None:
-    for one in found["hung"]:
-        line = f", called at {one['location']}" if one.get("location") else ""
-        since = duration(one["seconds"])
-        print(plain(f"hangs: #{one['instruction']} {one['op']} on {one['stream']} for {since}{line}"))
-    errors = found["recent_errors"]
+def _show_troubles(status: Mapping[str, Any]) -> None:
+    for kernel in status["hung"]:
+        line = f", called at {kernel['location']}" if kernel.get("location") else ""
+        since = duration(kernel["seconds"])
+        print(plain(f"hangs: #{kernel['instruction']} {kernel['op']} on {kernel['stream']} for {since}{line}"))
+    errors = status["recent_errors"]
     for error in errors[-_ERRORS_SHOWN:]:
         line = f" [{error['location']}]" if error.get("location") else ""
         number = f"#{error['instruction']} " if error.get("instruction") else ""
@@ -97,25 +97,25 @@ def show_devices(found: Iterable[Mapping[str, Any]]) -> None:
         _show_device(one)
 
 
-def _show_device(one: Mapping[str, Any]) -> None:
-    memory = one["memory"]
+def _show_device(device: Mapping[str, Any]) -> None:
+    memory = device["memory"]
     waiting = f", {plural(memory['waiting'], 'instruction')} waiting for memory" if memory["waiting"] else ""
-    print(plain(f"{one['name']}{'  LOST: ' + one['lost'] if one['lost'] else ''}"))
+    print(plain(f"{device['name']}{'  LOST: ' + device['lost'] if device['lost'] else ''}"))
     print(
         f"  memory     {size(memory['used'])} used of {size(memory['limit'])}, {size(memory['cached'])} cached, "
         f"{size(memory['planned'])} planned{waiting}"
     )
     listed = (
-        ("transfers", moved(one["transfers"])),
-        ("evicted", evicted(one["eviction"])),
-        ("peers", ", ".join(one["peers"])),
-        ("missing", ", ".join(one["missing"])),
-        ("options", options(one["options"] or {})),
+        ("transfers", moved(device["transfers"])),
+        ("evicted", evicted(device["eviction"])),
+        ("peers", ", ".join(device["peers"])),
+        ("missing", ", ".join(device["missing"])),
+        ("options", options(device["options"] or {})),
     )
     for name, text in listed:
         if text:
             print(f"  {name:<9}  {text}")
-    streams = {stream["name"].removeprefix(f"{one['name']}/"): doing(stream) for stream in one["streams"]}
+    streams = {stream["name"].removeprefix(f"{device['name']}/"): doing(stream) for stream in device["streams"]}
     for name, text in streams.items():
         if text != _IDLE:
             print(f"  {name:<9}  {text}")

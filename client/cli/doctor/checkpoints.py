@@ -26,15 +26,15 @@ def check_checkpoints(directory: Path, *, deep: bool = False) -> Iterator[CheckR
         return
     with reader:
         with waiting("reading the checkpoints") as shown:
-            found = list(rows_of(reader, shown, deep=deep))
-        whole = [row for row in found if not row["error"]]
+            rows = list(rows_of(reader, shown, deep=deep))
+        whole = [row for row in rows if not row["error"]]
         if whole:
             last = whole[-1]
             message = f"generation {last['generation']} of {moment(last['written'])} in {directory}: "
             yield ok("checkpoints", message + f"{plural(last['names'], 'name')}, {size(last['bytes'])}")
-        elif not found:
+        elif not rows:
             yield note("checkpoints", f"{directory} has no generation yet", f"tensord checkpoint {directory}")
-        for row in found:
+        for row in rows:
             name = f"generation {row['generation']}"
             if row["error"]:
                 before = max((one["generation"] for one in whole if one["generation"] < row["generation"]), default=0)
@@ -47,7 +47,7 @@ def check_checkpoints(directory: Path, *, deep: bool = False) -> Iterator[CheckR
         writer = holder(directory)
         if writer is not None:
             yield note("lock", f"{directory} is being written by {writer}")
-        unreadable = len(whole) < len(found)
+        unreadable = len(whole) < len(rows)
         yield from check_orphans(reader.orphans(), writer=writer, unreadable=unreadable, directory=directory)
 
 

@@ -50,16 +50,16 @@ def check_memory(cupy: Any) -> Iterator[CheckResult]:
 def check_kernels(cupy: Any) -> Iterator[CheckResult]:
     """Check that kernels can be compiled, which needs NVRTC and CUDA's headers."""
     try:
-        found = int((cupy.arange(3) + 1).sum())
+        total = int((cupy.arange(3) + 1).sum())
     except Exception as error:
         advice = "install the toolkit's headers and NVRTC with CuPy: pip install 'cupy-cuda13x[ctk]' (or cuda12x)"
         yield warn("cuda kernels", f"CuPy cannot compile one: {first_line(error)}", advice)
         return
-    if found == 6:
+    if total == 6:
         yield ok("cuda kernels", "compiled and run")
     else:
         yield warn(
-            "cuda kernels", f"1 + 2 + 3 is {found} there", "the GPU or its driver is broken: dmesg, nvidia-smi -q"
+            "cuda kernels", f"1 + 2 + 3 is {total} there", "the GPU or its driver is broken: dmesg, nvidia-smi -q"
         )
 
 

@@ -136,14 +136,14 @@ def check_plugins(address: str) -> Iterator[CheckResult]:
 
 def check_eviction(returns: Iterable[dict[str, Any]]) -> Iterator[CheckResult]:
     """Tensors that repeatedly leave a device for lack of memory and come back."""
-    for one in returns:
-        names = ", ".join(map(repr, one["names"]))
-        made = f"{one['op'] or 'an unknown op'}{' at ' + one['location'] if one['location'] else ''}"
+    for row in returns:
+        names = ", ".join(map(repr, row["names"]))
+        made = f"{row['op'] or 'an unknown op'}{' at ' + row['location'] if row['location'] else ''}"
         message = (
-            f"{size(one['bytes'])} by {made} (session {one['session']}{', named ' + names if names else ''}) left "
-            f"{one['device']} for lack of memory and came back {count(one['returns'])} times"
+            f"{size(row['bytes'])} by {made} (session {row['session']}{', named ' + names if names else ''}) left "
+            f"{row['device']} for lack of memory and came back {count(row['returns'])} times"
         )
-        advice = f"give {one['device']} more memory, keep fewer tensors alive, or pin this one (tensor.pin())"
+        advice = f"give {row['device']} more memory, keep fewer tensors alive, or pin this one (tensor.pin())"
         yield warn("going round", message, advice)
 
 
@@ -187,15 +187,15 @@ def check_status(status: dict[str, Any]) -> Iterator[CheckResult]:
 def check_invariants(address: str | None) -> Iterator[CheckResult]:
     """The invariants of a daemon's tensors, memory and instructions, recounted."""
     try:
-        found = ask(address, "invariants", patience=_RECOUNT)
+        answer = ask(address, "invariants", patience=_RECOUNT)
     except ConnectionLost:
         yield note("invariants", "no daemon answers, so there is nothing to check")
         return
-    over = f"{plural(found['tensors'], 'tensor')} and {plural(found['instructions'], 'live instruction')}"
-    for text in found["violations"]:
+    over = f"{plural(answer['tensors'], 'tensor')} and {plural(answer['instructions'], 'live instruction')}"
+    for text in answer["violations"]:
         yield fail("invariants", text, "please report this, with `tensord trace dump -o FILE`")
-    if not found["violations"]:
-        yield ok("invariants", f"{found['rules']} rules hold, checked over {over}")
+    if not answer["violations"]:
+        yield ok("invariants", f"{answer['rules']} rules hold, checked over {over}")
 
 
 # -- holders of memory -------------------------------------------------------------------------------------------------
@@ -212,26 +212,26 @@ def check_memory(address: str) -> Iterator[CheckResult]:
     meanwhile.
     """
     for _ in range(ASKED):
-        found = as_object(ask(address, "memory", "session", ALL))
-        if found["still"]:
+        memory = as_object(ask(address, "memory", "session", ALL))
+        if memory["still"]:
             break
-    yield from check_pools(found)
-    yield from check_ended([row for row in found["rows"] if row["ended"] and row["bytes"]])
-    yield from check_poisoned([row for row in found["rows"] if row["poisoned"] and (row["poisoned_age"] or 0) >= OLD])
+    yield from check_pools(memory)
+    yield from check_ended([row for row in memory["rows"] if row["ended"] and row["bytes"]])
+    yield from check_poisoned([row for row in memory["rows"] if row["poisoned"] and (row["poisoned_age"] or 0) >= OLD])
 
 
-def check_pools(found: Mapping[str, Any]) -> Iterator[CheckResult]:
+def check_pools(memory: Mapping[str, Any]) -> Iterator[CheckResult]:
     """Check that every byte that a pool has allocated has a holder."""
-    apart = [pool for pool in found["pools"] if pool["unaccounted"]]
-    if found["still"]:
+    apart = [pool for pool in memory["pools"] if pool["unaccounted"]]
+    if memory["still"]:
         for pool in apart:
             held = f"{pool['unaccounted']:,} of {pool['allocated']:,} bytes in use of {pool['device']}"
             advice = "please report this, with `tensord doctor --deep --json`"
             yield fail("device memory", f"{held} have no holder", advice)
     if not apart:
-        devices = plural(len(found["pools"]), "device")
-        yield ok("device memory", f"every byte in use has a holder: {size(found['total'])} on {devices}")
-    elif not found["still"]:
+        devices = plural(len(memory["pools"]), "device")
+        yield ok("device memory", f"every byte in use has a holder: {size(memory['total'])} on {devices}")
+    elif not memory["still"]:
         message = "memory was taken or freed whenever it was counted, so the holders do not add up"
         yield note("device memory", message, "run the command again when the daemon is less busy")
 

@@ -18,12 +18,12 @@ _CUPY = {"cupy-cuda11x": 11, "cupy-cuda12x": 12, "cupy-cuda13x": 13, "cupy": 0}
 
 
 def nvidia_cards(root: Path = Path("/sys/bus/pci/devices")) -> int:
-    found = 0
+    cards = 0
     for device in root.iterdir() if root.is_dir() else ():
         with suppress(OSError):
             vendor = (device / "vendor").read_text().strip()
-            found += vendor == _NVIDIA and (device / "class").read_text().startswith(_DISPLAY)
-    return found
+            cards += vendor == _NVIDIA and (device / "class").read_text().startswith(_DISPLAY)
+    return cards
 
 
 def has_cuda() -> bool:
@@ -39,11 +39,11 @@ def driver_version() -> tuple[int | None, str]:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         return None, f"libcuda.so.1 cannot be loaded ({error})"
-    found = ctypes.c_int()
+    version = ctypes.c_int()
     if code := cuda.cuInit(0):
         return None, f"the driver does not start (cuInit: error {code})"
-    cuda.cuDriverGetVersion(ctypes.byref(found))
-    return found.value, ""
+    cuda.cuDriverGetVersion(ctypes.byref(version))
+    return version.value, ""
 
 
 def check_gpu() -> Iterator[CheckResult]:
@@ -82,16 +82,16 @@ def check_nodes(cards: int, nodes: list[Path]) -> Iterator[CheckResult]:
 
 def check_cupy(driver: int) -> Iterator[CheckResult]:
     """CuPy: exactly one package, for this driver, and working."""
-    found = {name: number for name in _CUPY if (number := installed(name)) is not None}
+    packages = {name: number for name in _CUPY if (number := installed(name)) is not None}
     wanted = f'pip install "tensord[cuda{13 if driver >= 13_000 else 12}]"'
-    if not found:
+    if not packages:
         yield warn("cupy", "is not installed, so there are no cuda devices", wanted)
         return
-    listed = ", ".join(f"{name} {number}" for name, number in found.items())
-    if len(found) > 1:
-        yield warn("cupy", f"several are installed: {listed}", f"pip uninstall {' '.join(found)}; then {wanted}")
+    listed = ", ".join(f"{name} {number}" for name, number in packages.items())
+    if len(packages) > 1:
+        yield warn("cupy", f"several are installed: {listed}", f"pip uninstall {' '.join(packages)}; then {wanted}")
         return
-    (name,) = found
+    (name,) = packages
     if _CUPY[name] > driver // 1000:
         yield warn(
             "cupy",

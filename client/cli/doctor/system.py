@@ -22,28 +22,28 @@ def check_packages() -> Iterator[CheckResult]:
     yield ok("python", f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
     yield ok("tensord", __version__ if installed("tensord") else f"{__version__}, a checkout that is not installed")
     for name in _NEEDED:
-        found = installed(name)
-        if found is None:
+        version = installed(name)
+        if version is None:
             yield fail(name, "is not installed", f"pip install {name}")
         else:
-            yield ok(name, found)
+            yield ok(name, version)
 
 
 def check_build() -> Iterator[CheckResult]:
     """The form of the engine: plain Python, or compiled ahead of time."""
     from ....interpreter.build_info import build_info
 
-    found = build_info()
+    build = build_info()
     again = "install again: TENSORD_COMPILE=1 pip install --force-reinstall --no-deps tensord"
-    sources = f"sources {found.digest[:12]}"
-    if found.form == "pure":
+    sources = f"sources {build.digest[:12]}"
+    if build.form == "pure":
         yield ok("engine", f"plain Python, {sources}")
     else:
-        yield ok("engine", f"{count(len(found.compiled))} modules compiled by {found.compiler}, {sources}")
-    if found.changed:
-        yield warn("engine", f"the compiled code does not match the source: {listed(found.changed)}", again)
-    if found.missing:
-        yield warn("engine", f"not compiled for this Python, which runs the source: {listed(found.missing)}", again)
+        yield ok("engine", f"{count(len(build.compiled))} modules compiled by {build.compiler}, {sources}")
+    if build.changed:
+        yield warn("engine", f"the compiled code does not match the source: {listed(build.changed)}", again)
+    if build.missing:
+        yield warn("engine", f"not compiled for this Python, which runs the source: {listed(build.missing)}", again)
 
 
 def check_zmq() -> Iterator[CheckResult]:
@@ -134,22 +134,22 @@ def check_huge_pages() -> Iterator[CheckResult]:
 
 def meminfo(text: str) -> dict[str, int]:
     """Bytes by name, from /proc/meminfo."""
-    found = {}
+    sizes = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")
         parts = rest.split()
         if len(parts) == 2 and parts[0].isdigit():
-            found[name] = int(parts[0]) * 1024
-    return found
+            sizes[name] = int(parts[0]) * 1024
+    return sizes
 
 
 def check_memory() -> Iterator[CheckResult]:
     try:
-        found = meminfo(Path("/proc/meminfo").read_text())
+        sizes = meminfo(Path("/proc/meminfo").read_text())
     except OSError:
         return
-    total, free = found.get("MemTotal", 0), found.get("MemAvailable", 0)
-    swap, unused = found.get("SwapTotal", 0), found.get("SwapFree", 0)
+    total, free = sizes.get("MemTotal", 0), sizes.get("MemAvailable", 0)
+    swap, unused = sizes.get("SwapTotal", 0), sizes.get("SwapFree", 0)
     advice = "end the processes that use it, or limit the cpu device's memory"
     yield judged("memory", f"{size(free)} of {size(total)} available", doubtful=free < total // 20, advice=advice)
     used = f"{size(swap - unused)} of {size(swap)} in use" if swap else "none"

@@ -46,12 +46,12 @@ def _styled(style: str, text: str) -> str:
 
 def size_of(stream: TextIO) -> os.terminal_size:
     """The size of a terminal; $COLUMNS and $LINES take precedence over what it reports."""
-    found = _USUAL
+    reported = _USUAL
     with suppress(OSError):  # of a stream that only pretends to be a terminal
-        found = os.get_terminal_size(stream.fileno())
+        reported = os.get_terminal_size(stream.fileno())
     given = (os.environ.get(name, "") for name in ("COLUMNS", "LINES"))
     declared = [int(text) if text.isdecimal() else 0 for text in given]
-    return os.terminal_size(tuple(map(_first, declared, found, _USUAL)))
+    return os.terminal_size(tuple(map(_first, declared, reported, _USUAL)))
 
 
 def _first(*numbers: int) -> int:

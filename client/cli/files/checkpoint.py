@@ -154,10 +154,14 @@ def rows_of(reader: CheckpointReader, shown: ProgressBar, *, deep: bool) -> Iter
         row: dict[str, Any] = {"generation": number, "written": None, "names": 0, "tensors": 0, "routines": 0}
         row |= {"bytes": 0, "error": "", "failed": {}}
         try:
-            found = reader.generation(number)
-            row |= {"written": found.written / 1e9, "names": len(found.tensors) + len(found.routines)}
-            row |= {"tensors": len(found.tensors), "routines": len(found.routines), "bytes": found.nbytes}
-            row["failed"] = reader.verify(found, deep=deep, progress=shown.update)
+            generation = reader.generation(number)
+            row |= {"written": generation.written / 1e9, "names": len(generation.tensors) + len(generation.routines)}
+            row |= {
+                "tensors": len(generation.tensors),
+                "routines": len(generation.routines),
+                "bytes": generation.nbytes,
+            }
+            row["failed"] = reader.verify(generation, deep=deep, progress=shown.update)
         except TensordError as error:
             row["error"] = error.message
         if not (row["error"] or row["failed"]) or number in reader.generations():

@@ -61,12 +61,12 @@ def write(content: str | bytes, output: Path | None) -> None:
         sys.stdout.write(content)
 
 
-def tell(found: Any, show: Callable[[Any], object]) -> None:
+def tell(result: Any, show: Callable[[Any], object]) -> None:
     """Print the result: as JSON with --json, else by `show`."""
     if in_json():
-        print_json(found)
+        print_json(result)
     else:
-        show(found)
+        show(result)
 
 
 def in_json() -> bool:

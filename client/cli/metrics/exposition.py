@@ -36,18 +36,18 @@ def metric_of(family: Family, samples: Mapping[tuple[str, ...], Any]) -> Metric:
     if family.kind is MetricKind.HISTOGRAM:
         return histogram_of(family, samples)
     kind = CounterMetricFamily if family.kind is MetricKind.COUNTER else GaugeMetricFamily
-    found = kind(family.name, family.help, labels=family.labels)
+    metric = kind(family.name, family.help, labels=family.labels)
     for labels, value in samples.items():
-        found.add_metric(labels, float(value))
-    return found
+        metric.add_metric(labels, float(value))
+    return metric
 
 
 def histogram_of(family: Family, samples: Mapping[tuple[str, ...], Histogram]) -> HistogramMetricFamily:
-    found = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+    metric = HistogramMetricFamily(family.name, family.help, labels=family.labels)
     for labels, value in samples.items():
         buckets = list(zip(bucket_bounds(), map(float, value.buckets), strict=True))
-        found.add_metric(labels, buckets, value.seconds)
-    return found
+        metric.add_metric(labels, buckets, value.seconds)
+    return metric
 
 
 def exposed(figures: Figures, accept: str) -> tuple[str, bytes]:

@@ -85,12 +85,12 @@ class RequestRefused(Exception):  # noqa: N818 - an answer
 def listen(endpoint: Endpoint) -> socket.socket:
     """A socket that listens there; MetadataError if that is impossible."""
     try:
-        found = at_path(Path(endpoint.path)) if endpoint.path else at_port(endpoint.host, endpoint.port)
+        listening = at_path(Path(endpoint.path)) if endpoint.path else at_port(endpoint.host, endpoint.port)
     except OSError as error:
         raise MetadataError(f"cannot offer metrics at {endpoint.text}: {os.strerror(error.errno or 0)}") from None
-    found.listen(BACKLOG)
-    found.setblocking(False)
-    return found
+    listening.listen(BACKLOG)
+    listening.setblocking(False)
+    return listening
 
 
 def at_port(host: str, port: int) -> socket.socket:
@@ -103,20 +103,20 @@ def at_port(host: str, port: int) -> socket.socket:
 
 def at_path(path: Path) -> socket.socket:
     """A socket for this user only. A socket file without a listener is replaced."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         with suppress(FileNotFoundError):
             if stat.S_ISSOCK(path.lstat().st_mode) and is_left(path):
                 path.unlink()
         before = os.umask(0o177)
         try:
-            made.bind(str(path))
+            listening.bind(str(path))
         finally:
             os.umask(before)
     except BaseException:
-        made.close()
+        listening.close()
         raise
-    return made
+    return listening
 
 
 def is_left(path: Path) -> bool:

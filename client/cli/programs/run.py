@@ -144,15 +144,15 @@ def looked_up(session: Session, name: str) -> tuple[LinkedProgram, dict[str, str
 
 def pairs(given: Sequence[str], what: str) -> dict[str, str]:
     """`NAME=VALUE` texts as a dict, in their order."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             raise click.BadParameter(f"--{what} {text!r} is not NAME=VALUE")
-        if name in found:
+        if name in values:
             raise click.BadParameter(f"--{what} names {name} twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def names_in(passes: str | None) -> list[str]:
@@ -172,11 +172,11 @@ def check_names(given: dict[str, str], wanted: Sequence[str], what: str) -> None
 
 def loaded(session: Session, sources: Sequence[Any], files: dict[str, str], homes: dict[str, str]) -> dict[str, Any]:
     """The arrays of the files as tensors by name, on the devices that the program gives them."""
-    found = {}
+    tensors = {}
     for source in sources:
         array = array_in(files[source.name])
-        found[source.name] = session.asarray(array, device=homes[f"d{source.device}"])
-    return found
+        tensors[source.name] = session.asarray(array, device=homes[f"d{source.device}"])
+    return tensors
 
 
 def array_in(path: str) -> Any:

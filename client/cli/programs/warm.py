@@ -171,12 +171,12 @@ def compiles(device: str) -> bool:
 
 def compiling(session: Session) -> list[str]:
     """The devices whose kernels are compiled."""
-    found = [name for name in session.devices if compiles(name)]
-    if not found:
+    names = [name for name in session.devices if compiles(name)]
+    if not names:
         raise MetadataError(
             f"none of the devices {', '.join(session.devices)} compiles kernels: name another one (--device)"
         )
-    return found
+    return names
 
 
 def directory_for(session: Session) -> Path | None:

@@ -78,10 +78,10 @@ class WarmedCalls:
 
     def missing(self, device: str) -> Collection[str]:
         """The ops without a kernel on a device; MetadataError if there is no such device."""
-        found: Mapping[str, Collection[str]] = self.session._core.outbox.transport.devices
-        if device not in found:
-            raise MetadataError(f"unknown device {device}; devices: {', '.join(found)}")
-        return found[device]
+        devices: Mapping[str, Collection[str]] = self.session._core.outbox.transport.devices
+        if device not in devices:
+            raise MetadataError(f"unknown device {device}; devices: {', '.join(devices)}")
+        return devices[device]
 
     def call(self, sample: SampleCall, device: str) -> WarmedCall:
         """Make one call, and wait for it."""

@@ -38,32 +38,32 @@ def advise(file: Path | None, *, address: str | None, chooses: Filter, limit: in
     from ....vm.tracing.analysis.advice.advise import advise as find
 
     trace = load(file, address)
-    found = find(trace, {record.id for record in chooses.select(trace.records)} if chooses else None)
-    shown = found.findings[: limit or None]
+    advice = find(trace, {record.id for record in chooses.select(trace.records)} if chooses else None)
+    shown = advice.findings[: limit or None]
     if in_json():
         print_json(
             {
                 **about_source(file),
                 "records": len(trace),
                 "dropped": trace.dropped,
-                "length": found.length,
-                "minor": found.minor,
+                "length": advice.length,
+                "minor": advice.minor,
                 "findings": [plain(one) for one in shown],
             }
         )
     else:
-        _show(found, len(shown))
+        _show(advice, len(shown))
 
 
-def _show(found: Advice, shown: int) -> None:
+def _show(advice: Advice, shown: int) -> None:
     from ....vm.tracing.analysis.advice.advice_text import head, minor, to_lines
 
-    click.echo(head(found))
+    click.echo(head(advice))
     room = width_of_stdout() - _INDENT
-    for one in found.findings[:shown]:
-        first, *lines = to_lines(one, found.length)
+    for finding in advice.findings[:shown]:
+        first, *lines = to_lines(finding, advice.length)
         print_lines(("", bold(first)))
         print_lines(" " * _INDENT + part for line in lines for part in wrapped(line, room))
-    more = len(found.findings) - shown
-    notes = [f"{plural(more, 'finding')} more; --limit 0 lists all" if more else "", minor(found)]
+    more = len(advice.findings) - shown
+    notes = [f"{plural(more, 'finding')} more; --limit 0 lists all" if more else "", minor(advice)]
     print_lines(["", *filter(None, notes)] if any(notes) else [])

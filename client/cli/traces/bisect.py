@@ -51,38 +51,47 @@ def bisect(
 
     load(plugins)
     with quiet():
-        found = find(file, [first, second], pairs(mapping), within=within, at=at or 0)
-    if found is not None and save is not None:
-        _save(found, save)
+        difference = find(file, [first, second], pairs(mapping), within=within, at=at or 0)
+    if difference is not None and save is not None:
+        _save(difference, save)
     if in_json():
-        print_json({"file": str(file), "first": first.text, "second": second.text, "found": found and _facts(found)})
-    elif found is None:
+        print_json(
+            {"file": str(file), "first": first.text, "second": second.text, "found": difference and _facts(difference)}
+        )
+    elif difference is None:
         click.echo(f"no result differs between {first.text} and {second.text}")
     else:
-        click.echo("\n".join(_lines(found, file, (first.text, second.text), mapping, save)))
-    if found is not None:
+        click.echo("\n".join(_lines(difference, file, (first.text, second.text), mapping, save)))
+    if difference is not None:
         raise click.exceptions.Exit(1)
 
 
-def _facts(found: FirstDifference) -> dict[str, Any]:
+def _facts(difference: FirstDifference) -> dict[str, Any]:
     """The finding as JSON."""
-    operands = [{"of": _shape(one), "device": one.device, "equal": one.equal} for one in found.operands if one.device]
-    more = {"device": found.device, "attributes": found.attributes, "inside": found.inside, "operands": operands}
-    return plain(found.finding) | more
+    operands = [
+        {"of": _shape(one), "device": one.device, "equal": one.equal} for one in difference.operands if one.device
+    ]
+    more = {
+        "device": difference.device,
+        "attributes": difference.attributes,
+        "inside": difference.inside,
+        "operands": operands,
+    }
+    return plain(difference.finding) | more
 
 
 def _lines(
-    found: FirstDifference, file: Path, texts: tuple[str, str], mapping: Sequence[str], save: Path | None
+    difference: FirstDifference, file: Path, texts: tuple[str, str], mapping: Sequence[str], save: Path | None
 ) -> list[str]:
-    finding = found.finding
+    finding = difference.finding
     head = f"the first difference is step {finding.step.number}, of session {finding.step.session}: {finding.op}"
     facts = [
-        ("on", found.device),
-        ("attributes", found.attributes),
+        ("on", difference.device),
+        ("attributes", difference.attributes),
         ("line", finding.line),
         ("span", finding.span),
-        ("inside", found.inside),
-        *((one.name, _operand(one)) for one in found.operands),
+        ("inside", difference.inside),
+        *((one.name, _operand(one)) for one in difference.operands),
         ("differs", f"{texts[0]} and {texts[1]}: {finding.difference.text}"),
         ("largest", _largest(finding)),
     ]
@@ -99,20 +108,20 @@ def _largest(finding: ValueDifference) -> str:
     return "" if size is None else f"{size:.6g}, {roundings:.3g} roundings of the largest element"
 
 
-def _operand(one: ComparedOperand) -> str:
-    if not one.device:
-        return repr(one.values[0])
-    return f"{_shape(one)} on {one.device}, {'equal' if one.equal else 'not equal'} on both sides"
+def _operand(operand: ComparedOperand) -> str:
+    if not operand.device:
+        return repr(operand.values[0])
+    return f"{_shape(operand)} on {operand.device}, {'equal' if operand.equal else 'not equal'} on both sides"
 
 
-def _shape(one: ComparedOperand) -> str:
+def _shape(operand: ComparedOperand) -> str:
     from ...replay.differences import shown
 
-    value = one.values[0]
-    return value if isinstance(value, str) else shown(value) if one.device else repr(value)
+    value = operand.values[0]
+    return value if isinstance(value, str) else shown(value) if operand.device else repr(value)
 
 
-def _save(found: FirstDifference, path: Path) -> None:
+def _save(difference: FirstDifference, path: Path) -> None:
     """Write the operands and results of both machines, named `operand_0_first`, `result_first` and so on."""
     import io
 
@@ -122,9 +131,9 @@ def _save(found: FirstDifference, path: Path) -> None:
 
     arrays: dict[str, Any] = {}
     named: list[tuple[str, Sequence[Any]]] = [
-        (f"operand_{position}", one.values) for position, one in enumerate(found.operands)
+        (f"operand_{position}", one.values) for position, one in enumerate(difference.operands)
     ]
-    for name, values in (*named, ("result", found.results)):
+    for name, values in (*named, ("result", difference.results)):
         for side, value in zip(("first", "second"), values, strict=True):
             if not isinstance(value, str):
                 arrays[f"{name}_{side}"] = value

@@ -55,21 +55,21 @@ def memory(
     trace = load(file, address)
     device = own_name(device, trace.devices) if device else ""
     every = over_time(trace, chooses)
-    found = [one for one in every if device in {"", one.device}]
+    usages = [one for one in every if device in {"", one.device}]
     if device and device not in trace.devices:
         raise ProtocolError(f"the trace has no device {device!r}: it has {', '.join(trace.devices) or 'none'}")
     if output is not None:
-        draw(found, output)
+        draw(usages, output)
     if in_json():
-        print_json({**about_source(file), "taken": trace.taken, "devices": [_plain(one, by) for one in found]})
+        print_json({**about_source(file), "taken": trace.taken, "devices": [_plain(one, by) for one in usages]})
     else:
-        for one in found:
-            _show(one, by, limit, extent(every)[0], now=None if chooses else trace.memory.used.get(one.device))
-        if not found:
+        for usage in usages:
+            _show(usage, by, limit, extent(every)[0], now=None if chooses else trace.memory.used.get(usage.device))
+        if not usages:
             click.echo("no memory was in use" if not chooses else "none of the chosen records made a copy in memory")
 
 
-def draw(found: Sequence[DeviceMemory], output: Path) -> None:
+def draw(usages: Sequence[DeviceMemory], output: Path) -> None:
     """Draw memory over time into a file.
 
     Its suffix decides the format; ProtocolError if it is neither .svg nor .png.
@@ -78,14 +78,14 @@ def draw(found: Sequence[DeviceMemory], output: Path) -> None:
     from ....vm.tracing.analysis.sums.memory_picture import to_svg
 
     if output.suffix == ".svg":
-        write_whole(output, to_svg(found))
+        write_whole(output, to_svg(usages))
     elif output.suffix == ".png":
-        write_whole(output, to_png(found))
+        write_whole(output, to_png(usages))
     else:
         raise ProtocolError(f"{output}: the file's name must end in .svg or .png")
 
 
-def to_png(found: Sequence[DeviceMemory]) -> bytes:
+def to_png(usages: Sequence[DeviceMemory]) -> bytes:
     """The picture as a PNG, drawn by matplotlib. ProtocolError if matplotlib is not installed."""
     from io import BytesIO
 
@@ -95,38 +95,41 @@ def to_png(found: Sequence[DeviceMemory]) -> bytes:
         from matplotlib.figure import Figure
     except ImportError:
         raise ProtocolError("a .png needs matplotlib, which is not installed; write a .svg") from None
-    begin, end = extent(found)
-    figure = Figure(figsize=(9, 2.4 * max(1, len(found))), layout="constrained")
-    for number, one in enumerate(found, 1):
-        axes = figure.add_subplot(len(found), 1, number)
-        curve = [*one.curve, (end, one.curve[-1][1])]
+    begin, end = extent(usages)
+    figure = Figure(figsize=(9, 2.4 * max(1, len(usages))), layout="constrained")
+    for number, usage in enumerate(usages, 1):
+        axes = figure.add_subplot(len(usages), 1, number)
+        curve = [*usage.curve, (end, usage.curve[-1][1])]
         times, amounts = [(time - begin) / 1e9 for time, _ in curve], [amount / 2**20 for _, amount in curve]
         axes.fill_between(times, amounts, step="post", alpha=0.4)
-        axes.axvline((one.at - begin) / 1e9, color="red", linestyle="--")
+        axes.axvline((usage.at - begin) / 1e9, color="red", linestyle="--")
         axes.set(
-            title=f"{one.device}, peak {size(one.peak)}", xlabel="s", ylabel="MiB", xlim=(0, max(1, end - begin) / 1e9)
+            title=f"{usage.device}, peak {size(usage.peak)}",
+            xlabel="s",
+            ylabel="MiB",
+            xlim=(0, max(1, end - begin) / 1e9),
         )
     drawn = BytesIO()
     figure.savefig(drawn, format="png", dpi=120)
     return drawn.getvalue()
 
 
-def _show(one: DeviceMemory, by: str, limit: int, begin: int, *, now: int | None) -> None:
+def _show(usage: DeviceMemory, by: str, limit: int, begin: int, *, now: int | None) -> None:
     from ....vm.tracing.analysis.recorded.text import duration
 
     rest = f", {size(now)} when the trace was taken" if now is not None else ""
-    since = duration(max(0, one.at - begin))
-    click.echo(f"{one.device}: peak {size(one.peak)}, {since} after the first record{rest}")
-    (_show_copies if by == "copy" else _show_holders)(one, by, limit)
+    since = duration(max(0, usage.at - begin))
+    click.echo(f"{usage.device}: peak {size(usage.peak)}, {since} after the first record{rest}")
+    (_show_copies if by == "copy" else _show_holders)(usage, by, limit)
 
 
-def _show_copies(one: DeviceMemory, _by: str, limit: int) -> None:
+def _show_copies(usage: DeviceMemory, _by: str, limit: int) -> None:
     from ....vm.tracing.analysis.sums.memory import CopyLifetime
 
-    shown = one.standing[: limit or None]
-    more = len(one.standing) - len(shown)
-    rest = size(sum(stay.nbytes for stay in one.standing[len(shown) :]))
-    other = [CopyLifetime(0, one.device, one.other, 0, 0, "other", 0, "")] if one.other else []
+    shown = usage.standing[: limit or None]
+    more = len(usage.standing) - len(shown)
+    rest = size(sum(stay.nbytes for stay in usage.standing[len(shown) :]))
+    other = [CopyLifetime(0, usage.device, usage.other, 0, 0, "other", 0, "")] if usage.other else []
     caption = f"and {count(more)} smaller, {rest} together" if more else ""
     print_table(COPIES, [*shown, *other], caption=caption)
 
@@ -141,26 +144,26 @@ COPIES: Final = (
 )
 
 
-def _show_holders(one: DeviceMemory, by: str, limit: int) -> None:
+def _show_holders(usage: DeviceMemory, by: str, limit: int) -> None:
     from ....vm.tracing.analysis.sums.memory import holder_of
 
-    holders = one.holders(holder_of(one, by))
+    holders = usage.holders(holder_of(usage, by))
     columns = (
         Column(by, attrgetter("key"), folds=True),
         Column("copies>", lambda holder: some(count, holder.count)),
         Column("bytes>", lambda holder: size(holder.nbytes)),
-        Column("of the peak>", lambda holder: f"{holder.nbytes / one.peak:.0%}"),
+        Column("of the peak>", lambda holder: f"{holder.nbytes / usage.peak:.0%}"),
     )
     caption = "these are the tensors' names when the trace was taken" if by == "name" else ""
     print_table(columns, holders[: limit or None], caption=caption)
 
 
-def _plain(one: DeviceMemory, by: str) -> dict[str, object]:
+def _plain(usage: DeviceMemory, by: str) -> dict[str, object]:
     from dataclasses import asdict
 
     from ....vm.tracing.analysis.sums.memory import holder_of
 
-    found = {"device": one.device, "peak": one.peak, "at": one.at, "other": one.other, "curve": one.curve}
+    row = {"device": usage.device, "peak": usage.peak, "at": usage.at, "other": usage.other, "curve": usage.curve}
     if by == "copy":
-        return found | {"standing": [stay._asdict() for stay in one.standing]}
-    return found | {"holders": [asdict(holder) for holder in one.holders(holder_of(one, by))]}
+        return row | {"standing": [stay._asdict() for stay in usage.standing]}
+    return row | {"holders": [asdict(holder) for holder in usage.holders(holder_of(usage, by))]}

@@ -48,10 +48,10 @@ class Seconds(click.ParamType[float]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The duration in seconds. BadParameter if the text is not a duration."""
-        found = seconds(value)
-        if found is None:
+        converted = seconds(value)
+        if converted is None:
             self.fail(f"{value!r} is not a duration; write it like 10s, 500ms or 2min", param, ctx)
-        return found
+        return converted
 
 
 class Since(click.ParamType["float | int"]):
@@ -64,10 +64,10 @@ class Since(click.ParamType["float | int"]):
         """The number. BadParameter if the text is neither a duration with a unit nor an id."""
         if value.removeprefix("#").isdecimal():
             return int(value.removeprefix("#"))
-        found = seconds(value)
-        if found is None or value.strip()[-1].isdecimal():
+        converted = seconds(value)
+        if converted is None or value.strip()[-1].isdecimal():
             self.fail(f"{value!r} is neither a time like 10s, 500ms or 2min, nor the id of an instruction", param, ctx)
-        return found
+        return converted
 
 
 @click.command()
@@ -100,13 +100,13 @@ def dump(output: Path, session: int | None, since: float | None, address: str | 
 def _part(trace: Trace, session: int | None, since: float | None) -> Trace:
     from ....vm.tracing.analysis.recorded.filter import Filter, since_instruction, since_time
 
-    found: Sequence[Record] = trace.records
+    records: Sequence[Record] = trace.records
     if since is not None:
-        found = since_instruction(trace, since) if isinstance(since, int) else since_time(trace, round(since * 1e9))
+        records = since_instruction(trace, since) if isinstance(since, int) else since_time(trace, round(since * 1e9))
     if session is not None:
         mine = {record.id for record in Filter(session=session).select(trace.records)}
-        found = [record for record in found if record.id in mine]
-    return trace if found is trace.records else trace.only(found)
+        records = [record for record in records if record.id in mine]
+    return trace if records is trace.records else trace.only(records)
 
 
 @click.command()

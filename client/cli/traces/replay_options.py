@@ -69,21 +69,21 @@ def load(plugins: Sequence[str]) -> None:
 
 def pairs(mapping: Sequence[str]) -> dict[str, str]:
     """Recorded device -> the device that replaces it. BadParameter if a text is not OLD=NEW."""
-    found = [one.partition("=") for one in mapping]
-    for old, equals, new in found:
+    parts = [one.partition("=") for one in mapping]
+    for old, equals, new in parts:
         if not (old and equals and new):
             raise click.BadParameter(f"--map is OLD=NEW, such as cuda:0=cpu:0, not {old + equals + new!r:.60}")
-    return {old: new for old, _, new in found}
+    return {old: new for old, _, new in parts}
 
 
-def plain(one: ValueDifference) -> dict[str, Any]:
+def plain(difference: ValueDifference) -> dict[str, Any]:
     """A difference as JSON."""
     return {
-        "step": one.step.number,
-        "session": one.step.session,
-        "op": one.op,
-        "location": one.line,
-        "span": one.span,
-        "against": one.against,
-        **one.difference._asdict(),
+        "step": difference.step.number,
+        "session": difference.step.session,
+        "op": difference.op,
+        "location": difference.line,
+        "span": difference.span,
+        "against": difference.against,
+        **difference.difference._asdict(),
     }

@@ -59,18 +59,18 @@ def show(
     trace = load(file, address)
     if file is not None and not in_json():
         print_contents(file)
-    found: Sequence[Record] = trace.records
+    selected: Sequence[Record] = trace.records
     if ids or around is not None:
-        found = trace.graph().select(ids=ids, around=around, depth=depth, releases=True).nodes
-    found = chooses.select(found)
-    records = found[-limit:] if limit else found
+        selected = trace.graph().select(ids=ids, around=around, depth=depth, releases=True).nodes
+    selected = chooses.select(selected)
+    records = selected[-limit:] if limit else selected
     steps = _steps(trace, records) if inside else {}
     if in_json():
         fields = [_fields(trace, record, steps) for record in records]
         about = {"devices": trace.devices, "taken": trace.taken}
         print_json({**about_source(file), **counts_of(trace), **about, "shown": fields})
     else:
-        _show_records(trace, records, steps, cut=len(found) - len(records), chooses=chooses)
+        _show_records(trace, records, steps, cut=len(selected) - len(records), chooses=chooses)
 
 
 # From the id of a run to its steps.
@@ -82,10 +82,10 @@ def _steps(trace: Trace, records: Sequence[Record]) -> _Steps:
     from ....vm.tracing.analysis.inside.steps import Opener
 
     opener = Opener(trace)
-    found = {record.id: opened.steps for record in records if (opened := opener.opened(record)) is not None}
-    if not found:
+    steps = {record.id: opened.steps for record in records if (opened := opener.opened(record)) is not None}
+    if not steps:
         click.echo(NOTHING_INSIDE, err=True)
-    return found
+    return steps
 
 
 def _fields(trace: Trace, record: Record, steps: _Steps) -> dict[str, object]:
@@ -93,20 +93,20 @@ def _fields(trace: Trace, record: Record, steps: _Steps) -> dict[str, object]:
     from ....vm.tracing.analysis.inside.steps import inner_dict
     from ....vm.tracing.analysis.recorded.derived import as_dict
 
-    found = as_dict(record) | {"run": _run(trace, record)}
+    fields = as_dict(record) | {"run": _run(trace, record)}
     if record.id in steps:
-        found["inside"] = [as_dict(step) | {"inside": inner_dict(inner)} for step, inner in steps[record.id]]
-    return found
+        fields["inside"] = [as_dict(step) | {"inside": inner_dict(inner)} for step, inner in steps[record.id]]
+    return fields
 
 
 def _run(trace: Trace, record: Record) -> dict[str, object] | None:
     """The run to which a record belongs, as JSON; None if there is none."""
-    found = trace.run_of(record)
-    if found is None:
+    run = trace.run_of(record)
+    if run is None:
         return None
-    routine = trace.routines.get(found.routine)
+    routine = trace.routines.get(run.routine)
     about = {} if routine is None else {"name": routine.name, "program": routine.digest}
-    return {**found._asdict(), **about}
+    return {**run._asdict(), **about}
 
 
 COLUMNS: Final = (

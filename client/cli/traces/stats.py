@@ -36,21 +36,21 @@ def stats(file: Path | None, *, address: str | None, chooses: Filter, limit: int
 
     trace = load(file, address)
     records = chooses.select(trace.records)
-    found = sum_up(trace, records)
+    sums = sum_up(trace, records)
     if in_json():
-        print_json({**about_source(file), "records": len(records), "dropped": trace.dropped, **asdict(found)})
+        print_json({**about_source(file), "records": len(records), "dropped": trace.dropped, **asdict(sums)})
         return
     if not records:
         click.echo(no_records(chooses))
         return
     lost = f"; {count(trace.dropped)} were lost" if trace.dropped else ""
     click.echo(f"{plural(len(records), 'record')} of {count(len(trace))}{lost}")
-    sessions = found.sessions if len(found.sessions) > 1 else ()
-    tables = (("op", found.ops), ("location", found.locations), ("span", found.spans), ("session", sessions))
+    sessions = sums.sessions if len(sums.sessions) > 1 else ()
+    tables = (("op", sums.ops), ("location", sums.locations), ("span", sums.spans), ("session", sessions))
     for title, rows in tables:
         if rows:
             _show_rows(title, rows, limit)
-    _show_streams(found.streams)
+    _show_streams(sums.streams)
 
 
 def _show_rows(title: str, rows: Sequence[StatsRow], limit: int) -> None:

@@ -100,9 +100,9 @@ class RequestAnswers:
 
     def _page(self) -> web.StreamResponse:
         """The page, with the token as a cookie, which its requests send back."""
-        found = self._file(self._pages.get(INDEX))
-        found.set_cookie(self._access.cookie, self._access.token, httponly=True, samesite="Strict", path="/")
-        return found
+        response = self._file(self._pages.get(INDEX))
+        response.set_cookie(self._access.cookie, self._access.token, httponly=True, samesite="Strict", path="/")
+        return response
 
     def _file(self, page: Page | None) -> web.Response:
         from aiohttp import web

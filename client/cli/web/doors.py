@@ -19,9 +19,9 @@ class RefusedConnection(asyncio.Protocol):
     """A connection for which there is no room."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        found = cast(asyncio.Transport, transport)
-        found.write(FULL)
-        found.close()
+        connection = cast(asyncio.Transport, transport)
+        connection.write(FULL)
+        connection.close()
 
 
 class Doors:
