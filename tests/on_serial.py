@@ -1,7 +1,7 @@
 """The tests' own sessions, on a serial machine in place of a virtual machine: the same values, the same errors.
 
-`pytest --serial` runs whatever starts from the session fixtures like that; the modules in `ALSO` run on it in any case.
-A test that looks inside the machine, or at records of its trace, cannot, and is skipped.
+`pytest --serial` runs every test that starts from the session fixtures so; the modules in `ALSO` run on it in any case.
+A test that looks inside the machine, or at records of its trace, is skipped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ALSO = frozenset(
         "test_tensor.py",
     }
 )
-# They are about what the serial engine does not have: dependencies, limits of memory, transfers, faults, the trace.
+# Tests of features that the serial engine lacks: dependencies, limits of memory, transfers, faults, the trace.
 ELSEWHERE = frozenset(
     {
         "test_dependencies.py",
@@ -77,7 +77,7 @@ UNABLE = {
     "test_what_it_captures_counts_as_its_publishers_and_is_freed_with_its_last_holder": "it counts no bytes",
     "test_without_tracing_there_are_no_records": "there are none with it, either",
 }
-INSIDE = ("machine", "_replies", "_session")  # what a test of the virtual machine looks at
+INSIDE = ("machine", "_replies", "_session")  # attributes that tests of the virtual machine look at
 
 
 def applies(test: pytest.Item | pytest.Function) -> bool | None:
@@ -88,7 +88,7 @@ def applies(test: pytest.Item | pytest.Function) -> bool | None:
 
 
 def skip(*_: object) -> NoReturn:
-    """It looks inside, or at what a scheduler does."""
+    """Skip: the test looks inside, or at the work of a scheduler."""
     pytest.skip("looks at what only a scheduler has")
 
 
@@ -103,7 +103,7 @@ class NoTrace:
 
 
 class Outside:
-    """A transport of which nobody may look inside."""
+    """A transport that hides its inner parts."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport

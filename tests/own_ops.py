@@ -1,4 +1,4 @@
-"""Own ops for tests, whose definitions end with the test: other tests go through all ops that there are."""
+"""Own ops for tests, whose definitions end with the test: other tests go through all defined ops."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The Python blocks of a document, as one program.
 
-A page is one program: its blocks run in order, in one namespace, in a process of their own, warnings as errors. What a
-`print` shows stands in the comment behind it, in the comments right below it, or in both; `...` stands for anything. A
-block that cannot run says so in its first line: `# not run: the reason`.
+A page is one program: its blocks run in order, in one namespace, in a process of their own, warnings as errors. The
+output of a `print` stands in the comment behind it, in the comments right below it, or in both; `...` stands for
+anything. A block that cannot run says so in its first line: `# not run: the reason`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Block:
 
     @property
     def promised(self) -> str:
-        """What it says that it prints."""
+        """The promised output."""
         lines: list[str] = []
         below = False  # are we right below a promise?
         for line in self.code.splitlines():
@@ -78,5 +78,5 @@ def run_page(page: Path, folder: Path) -> list[tuple[Block, str]]:
 
 
 def is_as_promised(block: Block, printed: str) -> bool:
-    """Did the block print what it says?"""
+    """Did the block print the promised output?"""
     return OutputChecker().check_output(block.promised, printed, ELLIPSIS)

@@ -1,6 +1,6 @@
 """A Python prompt in another process: clients for tests, to be stopped, killed, or forked.
 
-`Puppet.start()` gives a process that executes what it is told, one piece of code after the other, in one namespace with
+`Puppet.start()` gives a process that executes the code that it gets, one piece after the other, in one namespace with
 `td`, `np`, `os`, `signal` and `cut`. It ends with this process, so nothing is left behind.
 """
 
@@ -31,7 +31,7 @@ _never = threading.Event()
 
 
 def eventually(predicate: Callable[[], Any], timeout: float = PATIENCE) -> Any:
-    """What the predicate says once it says something true; AssertionError after `timeout` seconds."""
+    """The first true result of the predicate; AssertionError after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not (found := predicate()):
         assert time.monotonic() < deadline, "it never came true"
@@ -79,7 +79,7 @@ class Failed(Exception):  # noqa: N818 - it is the other one that has failed
 
 
 class Puppet:
-    """A process that does what it is told. A context manager; killed at its end."""
+    """A process that executes code on request. A context manager; killed at its end."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -103,14 +103,14 @@ class Puppet:
         return puppet
 
     def tell(self, code: str) -> None:
-        """Have it do something; returns at once."""
+        """Send it code; returns at once."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(code).encode() + b"\n")
         self.process.stdin.flush()
         self._owed += 1
 
     def answer(self, timeout: float = PATIENCE) -> Any:
-        """What came of the next thing that it was told; raises Failed, or EOFError if it has ended."""
+        """The result of its oldest piece of code without a result; raises Failed, or EOFError if it has ended."""
         kind, value = json.loads(self._line(timeout))
         self._owed -= 1
         if kind is not None:
@@ -118,7 +118,7 @@ class Puppet:
         return value
 
     def do(self, code: str, timeout: float = PATIENCE) -> Any:
-        """Have it do something, behind what it was told before; the value, if it ends with an expression."""
+        """Have it execute code, behind earlier pieces; the value, if it ends with an expression."""
         self.tell(code)
         while self._owed > 1:
             self.answer(timeout)
@@ -154,7 +154,7 @@ class Puppet:
         self.kill()
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
-            with suppress(BrokenPipeError):  # what it was told last
+            with suppress(BrokenPipeError):  # the code that it got last
                 pipe.close()
 
 
@@ -162,13 +162,13 @@ class Puppet:
 
 
 def prompt() -> None:
-    """Execute what is asked for until nobody asks any more. Ctrl-C reaches what is executed, never the prompt."""
+    """Execute code until the requests end. Ctrl-C reaches the executed code, never the prompt."""
     import numpy as np
 
     import tensord as td
 
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what is printed is no answer
+    os.dup2(2, 1)  # its output is no answer
     names: dict[str, Any] = {"td": td, "np": np, "os": os, "signal": signal, "cut": cut}
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     for line in sys.stdin:
@@ -176,7 +176,7 @@ def prompt() -> None:
 
 
 def executed(code: str, names: dict[str, Any]) -> tuple[str | None, Any]:
-    """What came of it: (None, value) or (type of the exception, traceback)."""
+    """The outcome: (None, value) or (type of the exception, traceback)."""
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         tree = ast.parse(code)

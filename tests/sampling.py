@@ -11,7 +11,7 @@ Case = TypeVar("Case")
 
 
 def axes_of(case: Any) -> Sequence[Hashable]:
-    """The values of a case: of a tuple its elements, of a `pytest.param` what it gives to the test."""
+    """The values of a case: of a tuple its elements, of a `pytest.param` the values for the test."""
     return tuple(getattr(case, "values", case))
 
 

@@ -1,7 +1,7 @@
-"""The commands that documents show, and what they say that these print.
+"""The commands that documents show, and their promised output.
 
-A sample stands in an indented block. In a block with lines that begin with `$`, those are the commands, and what
-follows is what they print; in other blocks each line is a command, perhaps with a comment behind it.
+A sample stands in an indented block. In a block with lines that begin with `$`, those are the commands, and the lines
+below each are its output; in other blocks each line is a command, perhaps with a comment behind it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROGRAMS: Final = (
 )
 COMMAND: Final = re.compile(rf"([A-Z_]+=\S+ )*{PROGRAMS} .*")
 
-# Commands that no test runs, and why.
+# Commands that no test runs, and the reasons.
 NOT_RUN: Final = {
     r"make |.*-m pip install|.*(-m )?pytest|.*pre-commit": "builds, installs or checks; test_docs sees that it exists",
     r"(TENSORD_COMPILE=1 )?pip install \.$": "installs; tests/deploy builds both forms",
@@ -39,7 +39,7 @@ NOT_RUN: Final = {
 
 
 class Sample(NamedTuple):
-    """A command of a page: where it stands, and the lines that it is said to print, if any are given."""
+    """A command of a page: its line, and its promised output, if any is given."""
 
     page: Path
     line: int

@@ -1,8 +1,8 @@
-"""The one policy for special values, and for rounding: what a result on a GPU need not have in common with NumPy's.
+"""The one policy for special values and for rounding: the permitted differences of a GPU's result from NumPy's.
 
-docs/gpu.md says it for people, and a test compares the two. On a host device, the simulated ones among them, nothing of
-it applies: there a result is equal bit for bit, but where the standard leaves a value open on any device. `ops`,
-`conformance` and the suite's own tests have it through `tests/equality.py` and `tests/gpu/deviation.py`.
+docs/gpu.md has it for readers, and a test compares the two. It does not apply to a host device, the simulated ones
+among them: there a result is equal bit for bit, but where the standard leaves a value open on any device. `ops`,
+`conformance` and the suite's own tests use it through `tests/equality.py` and `tests/gpu/deviation.py`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ OF_TABLES = 4.0  # of finite numbers other than zero in the standard's tables of
 
 # --- special values
 
-# Which of two equal zeros a choice gives is open.
+# The choice between two equal zeros is open.
 EITHER_ZERO = frozenset({"maximum", "minimum", "clip", "max", "min", "relu", "unique_values", "unique_counts"})
 EITHER_ZERO |= {"unique_inverse", "unique_all"}
 # A NaN has no place in the order of complex numbers.
 SORTED = frozenset({"isin", "median", "percentile", "quantile", "unique_all", "unique_counts", "unique_inverse"})
-# What they give for infinities and NaN is not open: they look at each part by itself.
+# Their results for infinities and NaN are not open: they look at each part by itself.
 BY_PARTS = frozenset({"astype", "cast", "conj", "equal", "imag", "isfinite", "isinf", "isnan", "negative", "not_equal"})
 BY_PARTS |= {"logical_and", "logical_not", "logical_or", "logical_xor", "positive", "real", "where"}
 REFUSED = "Integers to negative integer powers"  # by NumPy alone
@@ -69,7 +69,7 @@ def open_elements(op: OpDef, operands: Sequence[Any], attributes: Mapping[str, A
 
 
 def open_on_gpu(op: OpDef, operands: Sequence[Any], attributes: Mapping[str, Any], *, special: bool) -> Any:
-    """What the standard leaves open and only a GPU computes otherwise: the same, or True for all of the result.
+    """Values that the standard leaves open and only a GPU computes otherwise: the same, or True for all of the result.
 
     `special`: may there be NaNs and infinities among the operands?
     """
@@ -83,8 +83,9 @@ def open_on_gpu(op: OpDef, operands: Sequence[Any], attributes: Mapping[str, Any
 
 
 def open_specials(op: OpDef, operands: Sequence[Any]) -> Any:
-    """What a NaN or an infinity makes of complex numbers, beyond what `tests/conformance` checks, and of sums of
-    products. What SciPy and CuPy make of such numbers is their own."""
+    """Results of a NaN or an infinity in complex numbers, beyond those that `tests/conformance` checks, and in sums of
+    products. SciPy's and CuPy's results for such numbers are their own.
+    """
     if op.library is not None:
         return np.True_
     arrays = [x for x in operands if isinstance(x, np.ndarray) and x.dtype.kind in "fc"]
@@ -118,7 +119,7 @@ def may_give_a_value(why: str) -> bool:
 
 
 def unrepresentable(values: Any, target: np.dtype[Any]) -> Any:
-    """Floats that no integer of that dtype is."""
+    """Floats that no integer of that dtype equals."""
     if target.kind not in "iu":
         return None
     limits = np.iinfo(target)

@@ -87,7 +87,7 @@ Refuse = Callable[[str], object]
 
 
 def nothing(_reason: str) -> None:
-    """Go on without what the device cannot do."""
+    """Continue without features that the device lacks."""
 
 
 def chosen() -> tuple[str, str] | None:
@@ -112,7 +112,9 @@ def unfit(test: Any) -> str:
 
 
 def too_many(specs: Sequence[Any] | None) -> str:
-    """Why a session on these devices cannot be had; "" if it can. In place of cpu devices there is only one device."""
+    """The reason why a session on these devices is impossible; "" if it is possible. In place of cpu devices there is
+    only one device.
+    """
     names = [spec if isinstance(spec, str) else spec.get("name", "") for spec in specs or ["cpu:0"]]
     if (chosen() or ("", ""))[0] == "cpu" and names != ["cpu:0"]:
         return DEVICES
@@ -120,13 +122,15 @@ def too_many(specs: Sequence[Any] | None) -> str:
 
 
 def is_cuda() -> bool:
-    """Does a real GPU stand in for something?"""
+    """Does a real GPU stand in for another device?"""
     return (chosen() or ("", ""))[1].startswith("cuda")
 
 
 @contextmanager
 def installed(refuse: Refuse = nothing) -> Iterator[None]:
-    """Within the block devices of that kind are the other one. `refuse` is told what a device here cannot do."""
+    """Within the block devices of that kind are the other one. `refuse` gets the reason if a device here lacks a
+    feature.
+    """
     choice = chosen()
     if choice is None:
         yield
@@ -137,7 +141,7 @@ def installed(refuse: Refuse = nothing) -> Iterator[None]:
 
 
 def opener(device: str, refuse: Refuse) -> Callable[[str, Sink, Any], Device]:
-    """What opens that device under another name."""
+    """The function that opens that device under another name."""
     kind, _, ordinal = device.partition(":")
     if kind == "cuda":
         return gpu(int(ordinal), refuse)

@@ -1,4 +1,4 @@
-"""The documents say what is the case: examples print what they promise, lists are complete, links lead somewhere."""
+"""The documents are up to date: examples print the promised output, lists are complete, links have a target."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_block_says_why_it_does_not_run():
 
 
 def test_no_page_hides_python_from_its_test():
-    """Blocks that begin somewhere else than in the first column, or in another way, would not be found."""
+    """Blocks that begin in another column, or in another way, would not be found."""
     for page in PAGES:
         assert len(re.findall(r"```\s*(?:py|python|pycon)\b", page.read_text())) == len(blocks_of(page)), page
 
@@ -178,7 +178,7 @@ def test_public_modules_can_be_imported_as_such():
 
 
 def anchors_of(document: Path) -> set[str]:
-    """What code hosts and the site make of the headings."""
+    """Anchors of the headings on code hosts and on the site."""
     text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}

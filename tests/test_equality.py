@@ -1,4 +1,4 @@
-"""What tests take for equal, on a host and on a GPU."""
+"""The tests' notion of equality, on a host and on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house: each map names its files, each decision is in the index, and each room of the client is judged."""
+"""The layout of the repository: maps name their files, the index has each decision, each client room is judged."""
 
 from __future__ import annotations
 

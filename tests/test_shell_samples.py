@@ -148,7 +148,7 @@ def damaged_checkpoints(path: Path) -> None:
 
 
 def as_run(command: str) -> str:
-    """The command in a form that ends soon: a daemon only checks its settings, and what is recorded is short."""
+    """The command in a form that ends soon: a daemon only checks its settings, and recordings are short."""
     command = command.removeprefix(".venv/bin/").removesuffix("&").strip().replace("--for 10s", "--for 50ms")
     command = re.sub(r"why \d{4,}", "why 111", command)
     if command.startswith("tensord serve") and "--check-config" not in command:
@@ -157,7 +157,7 @@ def as_run(command: str) -> str:
 
 
 def outcome(command: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Run it, in this process unless it needs a shell: its exit code, and what it prints."""
+    """Run it, in this process unless it needs a shell: its exit code, and its output."""
     if re.search(r"[|>$]|^(?!tensord )", command):
         done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603, S607 - our own documents
         return done.returncode, done.stdout + done.stderr

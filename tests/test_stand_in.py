@@ -1,4 +1,4 @@
-"""Tests that name one device run on another one, and say what that one cannot do."""
+"""Tests that name one device run on another one, and name the features that it lacks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The tests' own sessions, on a daemon in place of a machine in this process: the same session, the same errors.
 
-`pytest --daemon` runs whatever starts from the session fixtures like that, each test on a daemon of its own: some
-minutes. The modules in `ALSO` run both ways in any case, on daemons that they share. A test that looks inside the
-machine, or brings ops or faults of its own, cannot, and is skipped.
+`pytest --daemon` runs every test that starts from the session fixtures so, each on a daemon of its own: some minutes.
+The modules in `ALSO` run both ways in any case, on daemons that they share. A test that looks inside the machine, or
+brings ops or faults of its own, is skipped.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ UNABLE = {
     "test_cancelling_while_the_other_session_reads_from_its_own_thread": "a cancellation overtakes what was sent",
 }
 ELSEWHERE = frozenset({"test_bad_input.py", "test_waiting.py"})  # tests/vm/service and test_remote do it for daemons
-INSIDE = ("machine", "_replies", "_session")  # what only an embedded transport has
+INSIDE = ("machine", "_replies", "_session")  # attributes that only an embedded transport has
 
 
 def applies(test: pytest.Item | pytest.Function) -> bool | None:
@@ -57,14 +57,14 @@ def applies(test: pytest.Item | pytest.Function) -> bool | None:
 
 
 def skip(*_: object) -> NoReturn:
-    """It looks inside, or brings something of its own."""
+    """Skip: the test looks inside, or brings ops or faults of its own."""
     pytest.skip("looks inside the machine, or changes it")
 
 
 def keep_outside(patch: pytest.MonkeyPatch, *, alone: bool) -> None:
     """Skip a test that turns out to look inside the machine, or to bring ops of its own.
 
-    Without a daemon of its own (`alone`) nor may it look at the trace, where others' instructions are.
+    Without a daemon of its own (`alone`) it may not look at the trace either, which has others' instructions.
     """
     for name in INSIDE:
         patch.setattr(RemoteTransport, name, property(skip), raising=False)
@@ -124,7 +124,7 @@ class Daemons:
             self.close()
 
     def close(self) -> None:
-        """They have served well."""
+        """The daemons have served without errors."""
         running, self._running = self._running, {}
         for daemon in running.values():
             with daemon:
@@ -142,7 +142,7 @@ def is_empty(session: Session) -> bool:
 
 
 def toml(spec: Any) -> str:
-    """A device as the configuration file has it."""
+    """A device in the form of the configuration file."""
     if isinstance(spec, str):
         return json.dumps(spec)
     if not isinstance(spec, Mapping) or not all(isinstance(value, str | int | float) for value in spec.values()):

@@ -1,4 +1,4 @@
-"""`python tests/gpu`, or `python -m tests.gpu`: the proof. By its path no other `tests` is in the way."""
+"""`python tests/gpu`, or `python -m tests.gpu`: the proof. Started by its path, it finds no other package `tests`."""
 
 from __future__ import annotations
 

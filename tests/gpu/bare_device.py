@@ -1,4 +1,4 @@
-"""Checks on a device without a machine, its launcher among them."""
+"""Checks on a device without a machine, including its launcher."""
 
 from __future__ import annotations
 

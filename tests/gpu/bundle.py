@@ -2,9 +2,9 @@
 
     python -m tests.gpu.bundle          # `make gpu-bundle`
 
-Fetched are tensord's own dependences and those of its checks, with all that they need, but for those that come with a
-CUDA installation (NumPy, CuPy). There, only what the Python lacks is used, out of a folder that is put on PYTHONPATH:
-nothing is installed.
+The bundle has tensord's own dependences and those of its checks, with all their requirements, but for those that come
+with a CUDA installation (NumPy, CuPy). On the machine only the wheels that its Python lacks are used, out of a folder
+that is put on PYTHONPATH: nothing is installed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MANIFEST = "manifest.json"
 LIMIT = 64 << 20  # bytes of the checkout and the wheels together
 THERE = frozenset({"numpy"})  # comes with CuPy, which has to fit it
 CHECKS = ("array-api-strict", "hypothesis", "pytest", "pytest-timeout")  # of the extra `dev`
-BESIDES = ("array-api-compat",)  # what scikit-learn wants when its input is no NumPy array
+BESIDES = ("array-api-compat",)  # scikit-learn wants it when its input is no NumPy array
 # CUDA's driver as graphs need it, which not every CuPy brings. Bindings of the older CUDA work with newer drivers, too.
 BINDINGS, OLDEST = "cuda-bindings", "cuda12"
-HEAVY = ("scikit-learn", "scipy", "joblib", "narwhals")  # left out first, if all is too large
+HEAVY = ("scikit-learn", "scipy", "joblib", "narwhals")  # left out first, if the bundle is too large
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux2014", "manylinux1")
 
 
@@ -71,7 +71,7 @@ def normalised(name: str) -> str:
 
 
 def requirements(project: Path = ROOT / "pyproject.toml") -> dict[str, str]:
-    """What to fetch: distribution -> its requirement ("rich>=13.7"), from the project's own lists."""
+    """The distributions to fetch: distribution -> its requirement ("rich>=13.7"), from the project's own lists."""
     table = tomllib.loads(project.read_text())["project"]
     extras = table["optional-dependencies"]
     wanted = [*table["dependencies"], *with_own_extras("examples", extras, table["name"]), *BESIDES]
@@ -81,7 +81,9 @@ def requirements(project: Path = ROOT / "pyproject.toml") -> dict[str, str]:
 
 
 def with_own_extras(extra: str, extras: Mapping[str, Sequence[str]], project: str) -> Iterator[str]:
-    """What an extra asks for; in place of the project's own other extras ("tensord[special]"), what those ask for."""
+    """The requirements of an extra; in place of the project's own other extras ("tensord[special]"), their
+    requirements.
+    """
     for text in extras[extra]:
         if name_of(text) != project:
             yield text
@@ -102,7 +104,7 @@ def floor_of(requirement: str) -> str:
 
 
 def number(version: str) -> tuple[int, ...]:
-    """A version to compare by its numbers; what follows them does not matter here."""
+    """A version to compare by its numbers; its suffix does not matter here."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
@@ -110,7 +112,7 @@ def number(version: str) -> tuple[int, ...]:
 
 
 def request(python: str) -> dict[str, Any]:
-    """What a bundle is made from; a bundle of the same request is not made anew."""
+    """The request of a bundle; a bundle of the same request is not made anew."""
     return {"python": python, "requirements": sorted(requirements().values()), "platforms": list(PLATFORMS)}
 
 
@@ -141,7 +143,7 @@ def download(into: Path, python: str) -> None:
 
 
 def choose(folder: Path, room: int) -> list[str]:
-    """Delete what is there already, and the heavy ones if there is no room for them; the names of the latter."""
+    """Delete present distributions, and the heavy ones if there is no room for them; the names of the latter."""
     for wheel in folder.glob("*.whl"):
         if normalised(wheel.name.partition("-")[0]) in THERE:
             wheel.unlink()
@@ -173,7 +175,7 @@ def size_of_checkout() -> int:
 
 
 def keep(origin: Path, folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Move the wheels into the folder, in place of what was there, and write the manifest last."""
+    """Move the wheels into the folder, replacing its content, and write the manifest last."""
     folder.mkdir(exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
     for old in folder.glob("*.whl"):
@@ -203,7 +205,7 @@ def manifest_of(folder: Path) -> dict[str, Any] | None:
 
 
 def damaged(folder: Path, manifest: dict[str, Any]) -> list[str]:
-    """The wheels that are not there, or not as they were fetched."""
+    """The wheels that are missing, or differ from the fetched ones."""
     return [wheel["file"] for wheel in manifest["wheels"] if not intact(folder / wheel["file"], wheel["sha256"])]
 
 
@@ -213,7 +215,7 @@ def intact(path: Path, digest: str) -> bool:
 
 
 class Unpacked(NamedTuple):
-    """What became of a bundle: wheels in use, what this Python has itself, what cannot be used and why."""
+    """The use of a bundle: wheels in use, those that this Python has itself, and unusable ones with the reason."""
 
     used: list[str]
     present: list[str]
@@ -221,7 +223,7 @@ class Unpacked(NamedTuple):
 
 
 def unpack(folder: Path, into: Path, present: dict[str, str] | None = None) -> Unpacked:
-    """Unpack what this Python lacks. `present`: distribution -> version, by default of this Python."""
+    """Unpack the wheels that this Python lacks. `present`: distribution -> version, by default of this Python."""
     manifest = manifest_of(folder)
     if manifest is None:
         return Unpacked([], [], [f"there is no bundle in {folder.name}; `make gpu-bundle` makes one"])
@@ -254,7 +256,7 @@ def unpack_one(folder: Path, wheel: Wheel, into: Path) -> str:
 
 
 def installed_as(name: str) -> str | None:
-    """Where a member of a wheel belongs; None for scripts, headers, and what would leave the folder."""
+    """The place of a wheel's member; None for scripts, headers, and paths that would leave the folder."""
     parts = Path(name).parts
     if name.startswith("/") or ".." in parts:
         return None

@@ -37,29 +37,29 @@ from .stages import MEMORY_OF_A_PART, NAMES, PARTS, STAGES, Stage, limit_of, sta
 BUDGET = 450.0  # seconds
 OWN = 0.9  # of its limit, within which a stage tries to end by itself
 PATIENCE = 2.0  # times its share, after which a stage that has not ended is killed
-LEFT = 0.5  # of its share of the whole time, which is kept for each of the others, whatever those before it take
+LEFT = 0.5  # of its share of the whole time, which is reserved for each of the others
 LOG = 8 << 20  # bytes of a log that are kept
 OURS = ("tests", "examples", "bench")  # folders that stages import, and that some installed package may also be called
 
 
 @dataclass
 class Proof:
-    """One run of the stages, and what is known so far."""
+    """One run of the stages, and its results so far."""
 
     device: str
     folder: Path
     budget: float
-    work: Path  # for what is not to be kept: unpacked wheels, records, compiled kernels
+    work: Path  # for temporary files: unpacked wheels, records, compiled kernels
     stages: Sequence[Stage] = STAGES
     outcomes: list[dict[str, Any]] = field(default_factory=list)
     machine: dict[str, Any] = field(default_factory=dict)
     bundle: Unpacked = field(default_factory=lambda: Unpacked([], [], []))
-    fake: str = ""  # what stands in for the GPU: its seed and faults
-    earlier: Earlier = field(default_factory=Earlier)  # what is known from the run that is resumed
+    fake: str = ""  # the fake in place of the GPU: its seed and faults
+    earlier: Earlier = field(default_factory=Earlier)  # results of the run that is resumed
     interrupted: bool = False
-    over: bool = False  # are stages that still run to end?
-    running: dict[str, dict[str, Any]] = field(default_factory=dict)  # what stages that run have found so far
-    lock: threading.RLock = field(default_factory=threading.RLock)  # of what is known, since stages run side by side
+    over: bool = False  # do running stages have to end?
+    running: dict[str, dict[str, Any]] = field(default_factory=dict)  # findings of running stages so far
+    lock: threading.RLock = field(default_factory=threading.RLock)  # of the results, since stages run side by side
     findings: Findings = field(init=False)
     begun: float = field(default_factory=time.monotonic)
     started: str = field(default_factory=lambda: time.strftime("%Y-%m-%d %H:%M:%S %Z"))
@@ -74,7 +74,7 @@ class Proof:
         return good and len(self.outcomes) == len(self.stages) and not self.interrupted
 
     def run(self) -> bool:
-        """All stages; have all of them passed?"""
+        """Run all stages; have all of them passed?"""
         self.prepare()
         aside: list[threading.Thread] = []
         try:
@@ -104,7 +104,7 @@ class Proof:
         return self.passed
 
     def run_one(self, stage: Stage, later: Sequence[Stage]) -> None:
-        """Run a stage, and tell of it. `later`: those that are to have time after it."""
+        """Run a stage, and report it. `later`: the stages for which time is reserved."""
         outcome = self.outcome(stage, later)
         with self.lock:
             self.running.pop(stage.name, None)
@@ -130,7 +130,9 @@ class Proof:
             say(f"bundle: {problem}")
 
     def environment(self) -> dict[str, str]:
-        """The stages' own: what was unpacked comes first, then the checkout; nothing reaches a daemon of the user's."""
+        """The environment of stages: unpacked wheels come first on the path, then the checkout; a daemon of the user's
+        is out of reach.
+        """
         path = [str(self.work / "site"), str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith("TENSORD_")},
@@ -145,7 +147,7 @@ class Proof:
         }
 
     def outcome(self, stage: Stage, later: Sequence[Stage]) -> dict[str, Any]:
-        """Run one stage, unless something that it needs is missing."""
+        """Run one stage, unless a requirement of it is missing."""
         log = self.folder / f"{stage.group}.log"
         about = {"name": stage.name, "group": stage.group, "title": stage.title, "log": log.name}
         if reason := lacking(stage, self.device, self.machine):
@@ -182,12 +184,12 @@ class Proof:
         return {**about, "status": status, "why": why, **figures, **tally.as_json()}
 
     def kept(self, later: Sequence[Stage]) -> float:
-        """Seconds that are kept for later stages."""
+        """Seconds that are reserved for later stages."""
         whole = sum(one.share for one in self.stages if not one.aside)
         return sum(max(LEFT * self.budget * one.share / whole, self.least(one)) for one in later)
 
     def least(self, stage: Stage) -> float:
-        """Seconds without which a stage shows nothing, if the budget is the usual one."""
+        """Seconds without which a stage shows nothing, with the usual budget."""
         return stage.least * min(1.0, self.budget / BUDGET)
 
     def hung(self, records: Sequence[Path], each: float, index: int) -> bool:
@@ -198,7 +200,7 @@ class Proof:
         return bool(check)
 
     def is_over(self) -> bool:
-        """Are stages that still run to end?"""
+        """Do running stages have to end?"""
         return self.over
 
     def done(self, stage: Stage, known: dict[str, Any] | None) -> Path | None:
@@ -212,7 +214,7 @@ class Proof:
     def watch(
         self, about: dict[str, Any], known: dict[str, Any] | None, records: Sequence[Path], seconds: float
     ) -> None:
-        """While a stage runs: write what it has found so far, for the case that nothing is written any more."""
+        """While a stage runs: write its findings so far, in case the process ends before the next report."""
         figures = {"seconds": round(seconds, 2), "exit": []}
         running = {**about, "status": "running", "why": "the proof was cut off here", **figures}
         with self.lock:
@@ -247,7 +249,7 @@ class Proof:
 
 
 def judge(tally: Tally, ended: supervise.Ended, last: str) -> tuple[str, str]:
-    """A stage's status, and why it is no better."""
+    """A stage's status, and the reason if it has not passed."""
     where = f"; in {', '.join(tally.running[:3])}" if tally.running else ""
     failed = f"; {len(tally.failures)} checks had failed" if tally.failures else ""
     if ended.timed_out:
@@ -284,7 +286,7 @@ def parts_of(stage: Stage) -> int:
 
 
 def describe(device: str, env: dict[str, str], work: Path) -> dict[str, Any]:
-    """What the machine is; if even that cannot be found out, why no stage can run."""
+    """The description of the machine; if even that fails, the reason why no stage can run."""
     command = [sys.executable, "-m", "tests.gpu.machine", device]
     log = work / "machine.log"
     try:
@@ -299,7 +301,7 @@ def describe(device: str, env: dict[str, str], work: Path) -> dict[str, Any]:
 
 
 def unshadow(site: Path) -> None:
-    """Have `tests`, `examples` and `bench` be the checkout's, also where an installed package is called so."""
+    """Let `tests`, `examples` and `bench` be the checkout's, also where an installed package has such a name."""
     for name in OURS:
         found = PathFinder.find_spec(name, [str(ROOT), *sys.path])
         origin = Path(found.origin).resolve() if found and found.origin else None
@@ -310,7 +312,7 @@ def unshadow(site: Path) -> None:
 
 @cache
 def commit() -> str:
-    """The commit that is checked out, "" where git does not say."""
+    """The checked-out commit, "" where git does not give one."""
     with suppress(OSError, subprocess.SubprocessError):
         command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603
@@ -319,7 +321,7 @@ def commit() -> str:
 
 
 def last_lines(log: Path, count: int = 3) -> str:
-    """How a log ends."""
+    """The last lines of a log."""
     with suppress(OSError):
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
         return " / ".join(lines[-count:])
@@ -376,7 +378,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 @contextmanager
 def as_usage(parser: argparse.ArgumentParser) -> Iterator[None]:
-    """A ValueError is the user's: tell of it as argparse does."""
+    """A ValueError is the user's: report it as argparse does."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The proof's processes have the bytecode that is there: a proof itself compiles all of it anew."""
+"""The proof's processes use the cached bytecode: a proof itself compiles all modules anew."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How far a result is from what NumPy makes of the same call, and how far it may be.
+"""The deviation of a result from NumPy's for the same call, and its bound.
 
-Bounds. What moves, selects, compares, counts or computes with integers is exact. Elementwise functions of floats
-have a bound in units in the last place (ulp): CUDA's and NumPy's functions are both within some ulp of the true value.
-A sum of many products is bound by the rounding of the largest element of the result ("scaled"): another order of the
-sums is no error. Decompositions that are not unique are judged by what they decompose. The numbers, and what is not
-compared, are those of `tests/special_values.py`; `tests/equality.py` is how other tests have all of it.
+Bounds. Ops that move, select, compare, count or compute with integers are exact. Elementwise functions of floats have a
+bound in units in the last place (ulp): CUDA's and NumPy's functions are both within some ulp of the true value. A sum
+of many products is bound by the rounding of the largest element of the result ("scaled"): another order of the sums is
+no error. Decompositions that are not unique are judged by their product. The numbers, and the values that are not
+compared, are those of `tests/special_values.py`; other tests use all of it through `tests/equality.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROUNDED_ONCE = frozenset(
     | {"multiply", "negative", "nextafter", "positive", "reciprocal", "remainder", "round", "sign", "sqrt", "square"}
     | {"subtract", "trunc", "where", "astype", "cast", "real", "imag", "relu"}
 )
-UNDEFINED = frozenset({"empty", "empty_like"})  # nobody knows their values
+UNDEFINED = frozenset({"empty", "empty_like"})  # their values are arbitrary
 # Terms of size one cancel in results that are smaller: the rounding is that of the terms.
 CANCELLING = frozenset({"sinc", "logaddexp"})
 UNORDERED = frozenset({"embedding_grad"})  # sums whose order is free
@@ -87,7 +87,7 @@ def bound_of_case(op: OpDef, case: Case, dtype: np.dtype[Any]) -> Bound:
 def compare(
     op: OpDef, case: Case, found: Sequence[Any], expected: Sequence[Any], *, gpu: bool = True
 ) -> list[Deviation]:
-    """The deviation of each result that has one. `gpu`: what only a GPU computes otherwise is not compared."""
+    """The deviation of each result that has one. `gpu`: values that only a GPU computes otherwise are not compared."""
     if op.name in INVARIANTS:
         return INVARIANTS[op.name](op, case, found, expected)
     operands = [seen(x, strided=case.strided) if isinstance(x, np.ndarray) else x for x in case.operands]
@@ -102,7 +102,7 @@ def compare(
 def deviation(
     op: OpDef, found: Any, expected: Any, undefined: Any = None, *, gpu: bool = True, bound: Bound | None = None
 ) -> Deviation | None:
-    """None if the results are equal bit for bit, but for NaNs' payloads and where anything goes."""
+    """None if the results are equal bit for bit, but for NaNs' payloads and open values."""
     bound = bound or bound_of(op, expected.dtype)
     if (found.shape, found.dtype) != (expected.shape, expected.dtype):
         text = f"{found.dtype}{list(found.shape)} instead of {expected.dtype}{list(expected.shape)}"
@@ -139,14 +139,14 @@ def distances(found: Any, expected: Any, unit: str, op: OpDef, *, gpu: bool) -> 
 
 
 def apart(found: Any, expected: Any, unit: str, size: Any) -> Any:
-    """The same of real numbers. `size`: of the numbers that they are parts of."""
+    """The same for real numbers. `size`: of the numbers that they are parts of."""
     same = (found == expected) | (np.isnan(found) & np.isnan(expected))
     signed = same & (expected == 0) & (np.signbit(found) != np.signbit(expected))
     finite = np.isfinite(found) & np.isfinite(expected)
     if unit == "scaled":
         finite_sizes = size[np.isfinite(size)]
         scale = finite_sizes.max(initial=0) if finite_sizes.size else size.dtype.type(0)
-        signed = np.zeros_like(signed)  # which zero a sum gives depends on its order
+        signed = np.zeros_like(signed)  # the zero's sign in a sum depends on its order
     else:
         scale = np.where(np.isfinite(size), size, 0).astype(found.dtype)
     with np.errstate(all="ignore"):

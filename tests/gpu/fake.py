@@ -1,6 +1,6 @@
-"""The proof itself is tried over a fake of CUDA's runtime: `python tests/gpu --device cuda:0 --fake 1`.
+"""A trial of the proof itself over a fake of CUDA's runtime: `python tests/gpu --device cuda:0 --fake 1`.
 
-Every process that the proof starts has the fake as its `cupy`. Faults show what the proof makes of a GPU that is wrong:
+Every process that the proof starts has the fake as its `cupy`. Faults show how the proof handles a broken GPU:
 
     --fake 1,wrong=exp,missing=kron         # exp gives other values, there is no kron
     --fake 1,hang=sort,crash=cumsum         # a sort never ends, cumsum ends the process
@@ -41,7 +41,7 @@ def is_installed() -> bool:
 
 def main() -> None:
     """Run the module that the arguments name, in a forked process, as one with the site on its path runs it."""
-    os.setsid()  # all that it starts is found and ended
+    os.setsid()  # all its child processes are found and ended
     install(os.environ[VARIABLE])
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
@@ -78,7 +78,7 @@ def install(spec: str) -> None:
 
 
 def parse(spec: str) -> tuple[int, list[tuple[str, str]]]:
-    """Seed and faults; ValueError for what is neither."""
+    """Seed and faults; ValueError for anything else."""
     seed, *faults = spec.split(",")
     found = [(kind, name) for kind, _, name in (fault.partition("=") for fault in faults)]
     if wrong := [f"{kind}={name}" for kind, name in found if kind not in FAULTS or not name]:
@@ -87,13 +87,13 @@ def parse(spec: str) -> tuple[int, list[tuple[str, str]]]:
 
 
 def wrong(cupy: Any, name: str) -> None:
-    """The function gives a little more than it should."""
+    """The function gives slightly too large values."""
     right = getattr(cupy, name)
     replace(cupy, name, lambda x, *rest, **given: right(x, *rest, **given) * 1.001)
 
 
 def missing(cupy: Any, name: str) -> None:
-    """There is no such function."""
+    """The function is missing."""
     cupy.lacks.add(name)
 
 
@@ -140,7 +140,7 @@ def loses(cupy: Any, name: str) -> None:
 
 
 def replace(cupy: Any, name: str, function: Callable[..., object]) -> None:
-    """Have the module give this function."""
+    """Let the module have this function."""
     setattr(cupy, name, function)
 
 

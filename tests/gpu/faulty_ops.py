@@ -1,7 +1,7 @@
-"""An op that breaks the device that it runs on, and a daemon that has it: `python -m tests.gpu.faulty_ops serve ...`.
+"""An op that breaks its device, and a daemon that has the op: `python -m tests.gpu.faulty_ops serve ...`.
 
-On a GPU its kernel writes to an address that is nobody's, after which CUDA refuses every call of the process. Elsewhere
-it copies; a simulated device is told to be lost with it.
+On a GPU its kernel writes to an invalid address, after which CUDA refuses every call of the process. Elsewhere it
+copies; a simulated device is configured to be lost with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def like_first(metas: Any, _attributes: Any) -> Any:
 
 
 def kernel(xp: Any, inputs: Sequence[Any], outputs: Sequence[Any], _attributes: Any) -> None:
-    """Write where nothing is."""
+    """Write to an unmapped address."""
     outputs[0][...] = inputs[0]
     if xp.__name__ == "cupy":
         xp.RawKernel(SOURCE, NAME)((1,), (1,), (outputs[0],))

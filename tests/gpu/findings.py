@@ -1,8 +1,8 @@
-"""What a proof finds, as it finds it: a line of JSON for each finding, in a file and on standard output.
+"""The findings of a proof, as they come: a line of JSON for each, in a file and on standard output.
 
-A finding is what somebody has to look at: a check that does not hold, a row that misses its must, an op whose
-temporaries take more than is reserved, what a stage notes, and the outcome of each stage. `kind` says which: "failed",
-"unreached", "missed", "short", "note", "stage".
+A finding needs attention: a check that does not hold, a row that misses its must, an op whose temporaries take more
+than is reserved, a note of a stage, and the outcome of each stage. `kind` is one of "failed", "unreached", "missed",
+"short", "note", "stage".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Findings:
         self._shown = 0
 
     def look(self, stage: str, records: Iterable[Path]) -> None:
-        """Write what is new in the records of a stage."""
+        """Write the new findings in the records of a stage."""
         for path in records:
             events = list(events_of(path))
             for event in events[self._read.get(path, 0) :]:
@@ -38,7 +38,7 @@ class Findings:
             self._read[path] = len(events)
 
     def of_stage(self, outcome: dict[str, Any]) -> None:
-        """Write how a stage ended."""
+        """Write a stage's outcome."""
         about = {name: outcome[name] for name in ("status", "why", "seconds", "limit", "counts", "running")}
         self._write({"stage": outcome["name"], "kind": "stage", **about})
         self._shown = 0
@@ -53,7 +53,7 @@ class Findings:
 
 
 def findings_of(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What there is to look at in an event of a record."""
+    """The finding in an event of a record, if any."""
     about = {name: said for name, said in event.items() if name not in {"event", "at"}}
     match event["event"]:
         case "failed" | "unreached":

@@ -1,8 +1,8 @@
 """Hostile calls of the ops that turn data into addresses, or hand sizes to a library.
 
-The calls are made from the definitions, as those of `op_cases` are: a valid call has the values of one operand, or of
-all, replaced by what is out of range, or one attribute by a number that is. Shapes and dtypes stay as they are, since
-these are checked before anything runs; what a changed attribute makes invalid is refused there, too.
+The calls are made from the definitions, as those of `op_cases` are: in a valid call the values of one operand, or of
+all, are replaced by values out of range, or one attribute by a number out of range. Shapes and dtypes stay as they are,
+since these are checked before anything runs; invalid combinations with a changed attribute are refused there, too.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ COMPUTING = frozenset(
 INTEGERS = (-1, 0, 1, 2, 3, 5, -4, -1000, 1000, 2**31 - 1, 2**31, -(2**31) - 1, 2**32 + 1, -(2**63), 2**63 - 1)
 FLOATS = (-1.0, -1e-9, 2.0, 1e30, -1e30, np.nan, np.inf, -np.inf)
 NUMBERS = (-1, 0, 2**16, 2**31 - 1, 2**31, 2**40, 2**63 - 1, -(2**63), 1e308, float("nan"), float("inf"), -0.5)
-# Calls that the definitions do not suggest: positions that are right, in a dtype that cannot hold the length of the
-# axis, and edges of no bin.
+# Calls that the definitions do not suggest: valid positions in a dtype that cannot hold the length of the
+# axis, and edges without a bin.
 ITS_OWN = (
     *(
         Case(
@@ -85,7 +85,7 @@ def calls(op: OpDef) -> list[Case]:
 
 
 def hostile(op: OpDef, dtype: str) -> Iterator[Case]:
-    """Those with that dtype."""
+    """The hostile calls with that dtype."""
     valid = [case for case in cases(op, dtype, subnormal=False) if case.what not in NOT_BASES]
     bases = valid[:: max(1, len(valid) // BASES)][:BASES]
     each = [with_values(case) for case in bases]
@@ -94,7 +94,7 @@ def hostile(op: OpDef, dtype: str) -> Iterator[Case]:
 
 
 def with_values(case: Case) -> Iterator[Case]:
-    """The values of each operand in its turn out of range, then those of all."""
+    """The values of each operand in turn out of range, then those of all."""
     arrays = [position for position, x in enumerate(case.operands) if isinstance(x, np.ndarray) and x.size]
     for position in reversed(arrays):
         for what, changed in out_of_range(case.operands[position]):
@@ -108,7 +108,7 @@ def with_values(case: Case) -> Iterator[Case]:
 
 
 def out_of_range(x: Any) -> Iterator[tuple[str, Any]]:
-    """Arrays like x with one element that is out of range, and with nothing else."""
+    """Arrays like x with one element out of range, and with nothing else."""
     values = values_for(x.dtype)
     for value in values:
         one = x.copy()

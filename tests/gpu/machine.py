@@ -1,4 +1,4 @@
-"""What a proof runs on: Python, packages, processor, GPU. In a process of its own, since importing CuPy may crash.
+"""The machine of a proof: Python, packages, processor, GPU. In a process of its own, since importing CuPy may crash.
 
 python -m tests.gpu.machine cuda:0      # JSON
 """
@@ -40,7 +40,7 @@ TOOLS = ("nvidia-smi", "compute-sanitizer", "/usr/local/cuda/bin/compute-sanitiz
 
 
 def describe(device: str) -> dict[str, Any]:
-    """All of it. `missing`: why the device cannot be opened, "" if it can."""
+    """The whole description. `missing`: why the device cannot be opened, "" if it can."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -76,7 +76,7 @@ def missing(device: str) -> str:
 
 
 def nvidia_smi() -> dict[str, str] | str:
-    """What the driver's tool says of the first GPU; or why it says nothing."""
+    """The report of the driver's tool on the first GPU, or the reason why there is none."""
     command = ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)  # noqa: S603
@@ -87,7 +87,7 @@ def nvidia_smi() -> dict[str, str] | str:
 
 
 def gpu() -> dict[str, Any]:
-    """What CuPy says of the first GPU."""
+    """CuPy's properties of the first GPU."""
     import cupy
 
     runtime = cupy.cuda.runtime

@@ -1,9 +1,9 @@
 """Calls of every op, made from its definition: dtypes, shapes, layouts, special values, attributes.
 
-Nothing here lists the ops. For each dtype of the first operand some arrangements of operands are tried, and those that
-the op's infer function takes are cases; the same with the attributes, of which each in turn has a value other than its
-default. So a new op has cases as soon as it is defined. Values for attributes that have no default are in `SAMPLES`, by
-the attribute's name, and for a few ops in `ITS_OWN`.
+There is no list of ops here. For each dtype of the first operand some arrangements of operands are tried, and those
+that the op's infer function takes are cases; the same with the attributes, of which each in turn has a value other than
+its default. So a new op has cases as soon as it is defined. Values for attributes that have no default are in
+`SAMPLES`, by the attribute's name, and for a few ops in `ITS_OWN`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ ITS_OWN: Mapping[str, tuple[dict[str, Any], ...]] = {
     "interp": ({},),
     "overwrite": tuple({"index": ("...",), "shape": (3, 4), "dtype": dtype} for dtype in ("float64", "complex128")),
 }
-SPECIAL = "special values"  # what a case is called that has some
+SPECIAL = "special values"  # the label of a case with some
 FAR = (5e-309, 2.3e-308, 1e-300, 1e-9, 1e-3, 0.5, 1 - 2**-53, 1.5, 30.0, 1e4, 1e10, 1e18, 1.7e308, np.inf, np.nan, -0.5)
 EXTREMES = (0, 1, 2, 3, 7, -1, -2, -7)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-3, 30.0, np.nan, np.inf, -np.inf)
@@ -121,8 +121,9 @@ FAMILIES_OF_MATRICES = frozenset({"decompositions", "diagonals", "norms", "solvi
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One call. `operands`: arrays, whole in memory, and Python scalars; a device sees of a `strided` array what
-    `seen` says."""
+    """One call. `operands`: arrays, whole in memory, and Python scalars; a device gets the view in `seen` of a
+    `strided` array.
+    """
 
     op: str
     what: str
@@ -141,7 +142,7 @@ def shown(operand: Any) -> str:
 
 
 def seen(array: Any, *, strided: bool) -> Any:
-    """An array, or tensor, as the op is to have it."""
+    """The operand, as an array or tensor in the case's layout."""
     return array[..., ::-2] if strided and array.ndim else array
 
 
@@ -279,7 +280,7 @@ def ordinary(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, *, sm
 
 
 def positive_definite(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
-    """Matrices that have what one asks for of matrices: an inverse, distinct eigenvalues, a Cholesky factor."""
+    """Matrices for all purposes: with an inverse, distinct eigenvalues, a Cholesky factor."""
     root = ordinary(rng, shape, "complex128" if DTYPES[dtype].kind == "c" else "float64")
     size = shape[-1]
     return (root @ np.conj(np.swapaxes(root, -1, -2)) + np.diag(np.arange(1.0, size + 1))).astype(dtype)
@@ -297,7 +298,7 @@ def special(op: OpDef, dtype: str, attributes: Mapping[str, Any], *, subnormal: 
 
 
 def far_apart(op: OpDef, dtype: str) -> Iterator[Case]:
-    """A call of a special function with each of such operands with each: one at which its loops might not end."""
+    """Calls of a special function with each combination of operands at which its loops might not end."""
     if op.library is not None and dtype == "float64":
         columns = np.meshgrid(*[np.array(FAR)] * op.inputs, indexing="ij")
         yield Case(op.name, "operands far apart", tuple(column.ravel() for column in columns), {})

@@ -1,4 +1,4 @@
-"""Daemons and clients over the fake of CUDA's runtime, forked from a process that has imported what they need."""
+"""Daemons and clients over the fake of CUDA's runtime, forked from a process that has imported their modules."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How much of the time of copies and kernels overlapped, from how long they take alone and together.
+"""The overlap of copies and kernels, from their times alone and together.
 
-Not from the times of a trace: what is launched at admission has no time of the device there, since nobody waits for
-it.
+The times of a trace do not serve: launches at admission have no time of the device there, since no thread waits for
+them.
 """
 
 from __future__ import annotations

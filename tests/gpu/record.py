@@ -1,7 +1,7 @@
-"""What a stage has to say while it runs: one JSON line per event, so that nothing is lost when its process dies.
+"""The reports of a stage while it runs: one JSON line per event, so that nothing is lost when its process dies.
 
-A stage begins checks, and each passes, fails or is skipped. It may state figures and notes. At its end it says that it
-has finished; a stage that did not has crashed, or hung, in the checks that it had begun.
+A stage begins checks, and each passes, fails or is skipped. It may state figures and notes. At its end it reports that
+it has finished; a stage without that report has crashed, or hung, in the checks that it had begun.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 ENDS = frozenset({"passed", "failed", "skipped"})
 LONGEST = 2_000  # characters of a message
 LISTED = 200  # failures and reasons of a stage that a report lists
-ITSELF = "the stage itself"  # the check that a stage is
-FIGURES = 5_000  # the same of figures: each op and dtype may have one
-SLOWEST = 20  # checks of which the time is told
+ITSELF = "the stage itself"  # the check that stands for the stage itself
+FIGURES = 5_000  # the same for figures: each op and dtype may have one
+SLOWEST = 20  # checks whose time is reported
 
 
 class Skip(Exception):  # noqa: N818 - nothing is wrong
@@ -59,11 +59,11 @@ class Recorder:
         self._say("unreached", check="all are reached", message=message, unreached=count)
 
     def figure(self, name: str, value: float | str | None, unit: str = "", **about: Any) -> None:
-        """Something was measured. `about`: what else is to be known of it, such as a limit."""
+        """A measured figure. `about`: additional values such as a limit."""
         self._say("figure", name=name, value=value, unit=unit, **about)
 
     def note(self, text: str) -> None:
-        """Something that a reader should know."""
+        """A note for the reader."""
         self._say("note", text=shortened(text))
 
     def finish(self) -> None:
@@ -90,7 +90,7 @@ class Recorder:
 
 
 def described(error: BaseException) -> str:
-    """Its type, its message, and the lines that it passed."""
+    """Its type, its message, and its frames."""
     lines = " < ".join(
         f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(traceback.extract_tb(error.__traceback__))
     )
@@ -105,7 +105,7 @@ def shortened(text: str, longest: int = LONGEST) -> str:
 
 @dataclass
 class Tally:
-    """What the records of a stage say, all its parts together."""
+    """The sum of a stage's records, all its parts together."""
 
     passed: int = 0
     failures: list[dict[str, Any]] = field(default_factory=list)
@@ -115,12 +115,12 @@ class Tally:
     figures: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     running: list[str] = field(default_factory=list)  # checks that were begun and did not end
-    done: list[str] = field(default_factory=list)  # checks that did
+    done: list[str] = field(default_factory=list)  # checks that ended
     taken: dict[str, float] = field(default_factory=dict)  # check -> seconds from its beginning to its end
     finished: bool = True
 
     def as_json(self) -> dict[str, Any]:
-        """For the report: exact counts, and lists of which only the beginning is shown."""
+        """For the report: exact counts, and the beginnings of lists."""
         failed = len(self.failures) + self.unlisted
         counts = {"passed": self.passed, "failed": failed, "skipped": self.skipped.total()}
         return {
@@ -145,7 +145,7 @@ def read(paths: Iterable[Path]) -> Tally:
 
 
 def _read_one(path: Path, tally: Tally) -> bool:
-    running: dict[str, float] = {}  # since when
+    running: dict[str, float] = {}  # its time
     finished = False
     for event in events_of(path):
         kind, at = event.pop("event"), event.pop("at")
@@ -178,12 +178,12 @@ def _read_one(path: Path, tally: Tally) -> bool:
 
 
 def begun(path: Path) -> frozenset[str]:
-    """The checks that a record knows of."""
+    """The checks in a record."""
     return frozenset(event["check"] for event in events_of(path) if event["event"] == "begin")
 
 
 def hanging(path: Path, seconds: float) -> str:
-    """The check that has been running for so long without a word; "" if there is none."""
+    """The check that has been running for so long without an event; "" if there is none."""
     if not path.exists() or time.time() - path.stat().st_mtime < seconds:
         return ""
     running: dict[str, None] = {}
@@ -196,7 +196,7 @@ def hanging(path: Path, seconds: float) -> str:
 
 
 def give_up(path: Path, check: str, message: str) -> None:
-    """Have a record say that a check has failed, of a process that is to be ended."""
+    """Add to a record that a check has failed, for a process that is to be ended."""
     recorder = Recorder(path)
     recorder.failed(check, message)
     recorder.close()

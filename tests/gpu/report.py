@@ -13,7 +13,7 @@ WIDTH = 26
 
 
 def write(folder: Path, document: dict[str, Any]) -> None:
-    """report.json and report.md. Written after each stage, so that a proof that is cut off leaves what it has."""
+    """report.json and report.md. Written after each stage, so that a proof that is cut off leaves its results."""
     (folder / "report.json").write_text(json.dumps(document, indent=1, default=str) + "\n")
     (folder / "report.md").write_text("\n".join(pages(document)) + "\n")
 
@@ -71,7 +71,7 @@ def pages(document: dict[str, Any]) -> Iterator[str]:
 
 
 def about(stage: dict[str, Any]) -> Iterator[str]:
-    """What there is to say of a stage beyond its line."""
+    """The details of a stage beyond its line."""
     yield ""
     yield f"## {stage['name']}: {stage['title']}"
     yield ""
@@ -101,7 +101,7 @@ def listed(heading: str, said: Sequence[str]) -> Iterator[str]:
 
 
 def figure(one: dict[str, Any]) -> str:
-    """A figure with all that was said of it."""
+    """A figure with its additional values."""
     value = one["value"]
     shown = f"{value:,.4g}" if isinstance(value, int | float) else str(value)
     rest = [f"{key} {said}" for key, said in one.items() if key not in {"name", "value", "unit"} and said != ""]
@@ -115,5 +115,5 @@ def flat(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """What fits into a cell."""
+    """The text cut to the width of a cell."""
     return flat(text.partition("\n")[0]).replace("|", "\\|")

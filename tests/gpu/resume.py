@@ -1,7 +1,7 @@
-"""Goes on where the last report ended: what its run did not reach is run, and the outcomes are one report.
+"""Continues the last report: its run's missing stages are run, and the outcomes are one report.
 
-A stage that came to its end is kept as it is, whatever it found. One that did not is run without the checks that were
-made before, if it can be, else anew.
+The outcome of a stage that came to its end stays, even if it failed. A stage that did not end is run without the checks
+that were made before, if it supports that, else anew.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def load(path: Path, device: str, fake: str) -> Earlier:
 
 
 def merged(outcome: dict[str, Any] | None, tally: Tally) -> Tally:
-    """What a stage had recorded before, if it had, and has now."""
+    """A stage's earlier records, if any, and its new ones."""
     if outcome is None:
         return tally
     failures = [failure for failure in outcome["failures"] if "unreached" not in failure]

@@ -19,8 +19,8 @@ from .record import Skip
 from .rows import Row, Yardstick
 
 WARM: Final = 3  # runs: the capture, a run op by op, and one that compiles
-MANY: Final = 200  # runs after which a segment that is no graph will be none
-LOOK: Final = 0.02  # seconds between two looks whether kernels are compiled
+MANY: Final = 200  # runs after which a segment that is no graph is taken to stay so
+LOOK: Final = 0.02  # seconds between two checks whether kernels are compiled
 OPS: Final = 1_000
 
 
@@ -46,7 +46,7 @@ class RoutineRows(Yardstick):
             self.automatic(address)
 
     def warm(self, session: td.Session, routine: Any, *arguments: Any) -> None:
-        """Run until segments are graphs, if they will ever be, and kernels are compiled; what is no graph is noted."""
+        """Run until segments are graphs, if they become graphs, and kernels are compiled; other segments are noted."""
         for _ in range(WARM):
             routine(*arguments)
         session.sync()
@@ -90,7 +90,7 @@ class RoutineRows(Yardstick):
             self.compare(row, partial(self.step, s, network, put, steps), self.alone(batches, steps))
 
     def automatic(self, address: str) -> None:
-        """The same without a decorator: the loop repeats itself, which the client finds."""
+        """The same without a decorator: the loop repeats itself, and the client finds the period."""
         steps, batches = self.digits()
         with self.session(address, routines="auto") as s:
             network, put = self.network(s, batches, routine=False)
@@ -102,7 +102,7 @@ class RoutineRows(Yardstick):
             self.given.record.figure("runs that were found in a plain loop", periods["runs"], ops=periods["ops"])
 
     def digits(self) -> tuple[int, list[Any]]:
-        """How many steps are timed, and the minibatches."""
+        """The number of timed steps, and the minibatches."""
         return self.size(100, 5), list(minibatches(load(), np.random.default_rng(0)))
 
     def network(self, s: td.Session, batches: list[Any], *, routine: bool) -> tuple[Network, list[tuple[Any, Any]]]:
@@ -206,7 +206,7 @@ def reasons_of(routine: Any) -> Iterator[str]:
 
 
 def torch_step(torch: Any, layers: list[Any], images: Any, labels: Any) -> Any:
-    """What `numpy_step` does, by PyTorch."""
+    """The step of `numpy_step`, in PyTorch."""
     activations = [images]
     for weight, bias in layers[:-1]:
         activations.append(torch.relu(activations[-1] @ weight + bias))

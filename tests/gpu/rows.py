@@ -19,8 +19,8 @@ TURNS: Final = 5
 
 
 class Row(NamedTuple):
-    """One line. `more`: what tensord may take beyond the baseline; `flat`: must and aim are figures by themselves;
-    otherwise they are parts or multiples of the baseline. `rate`: more is better.
+    """One line. `more`: the limits are what tensord may take beyond the baseline; `flat`: they are absolute; otherwise
+    they are factors of the baseline. `rate`: more is better.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Row(NamedTuple):
         return baseline + of if self.more else baseline * of
 
     def reaches(self, ours: float, limit: float) -> bool:
-        """Is it on the right side?"""
+        """Is the figure on the right side of the limit?"""
         return ours >= limit if self.rate else ours <= limit
 
 
 def state(given: Given, row: Row, mine: float, other: float | None = None) -> str:
-    """Put down a row; what it has met, which only a GPU is judged by. `other`: the baseline."""
+    """Record a row and the limit that it meets, which is judged on a GPU alone. `other`: the baseline."""
     must, aim = (row.limit(other or 0.0, of) for of in (row.must, row.aim))
     met = "aim" if row.reaches(mine, aim) else "must" if row.reaches(mine, must) else "missed"
     met = met if given.is_real else "not judged"
@@ -53,7 +53,7 @@ def state(given: Given, row: Row, mine: float, other: float | None = None) -> st
 
 
 class Yardstick:
-    """What measures and judges. `xp` is the array module alone."""
+    """Measures and judges. `xp` is the array module alone."""
 
     def __init__(self, given: Given) -> None:
         self.given = given
@@ -69,12 +69,12 @@ class Yardstick:
         return full if self.given.is_real else small
 
     def finish(self) -> None:
-        """Wait until the array module alone has done everything."""
+        """Wait until the array module's work is done."""
         if self.given.is_cuda:
             self.xp.cuda.get_current_stream().synchronize()
 
     def timed(self, work: Callable[[], object]) -> float:
-        """Seconds until all of it is done."""
+        """Seconds until all of the work is done."""
         self.finish()
         start = time.perf_counter()
         work()
@@ -82,7 +82,7 @@ class Yardstick:
         return time.perf_counter() - start
 
     def compare(self, row: Row, ours: Callable[[], float], baseline: Callable[[], float]) -> None:
-        """State the row, in turns after a warm-up, and judge it."""
+        """Measure the row, in turns after a warm-up, and judge it."""
         ours(), baseline()
         runs = [(ours(), baseline())]
         while len(runs) < TURNS and self.given.remaining > 0:

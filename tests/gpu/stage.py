@@ -1,4 +1,4 @@
-"""What the programs of the stages share: their options, and the record they write."""
+"""The common parts of the stages' programs: their options, and the record of their results."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ Item = TypeVar("Item")
 
 
 class Given:
-    """What a stage is told. `device`: to be proven. `part`, `parts`: its share of the work, if it is one of several
-    processes. `record`: where it says what it finds."""
+    """The options of a stage. `device`: the device to be proven. `part`, `parts`: its share of the work, if it is one
+    of several processes. `record`: the file for its results.
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.device: str = options.device
@@ -32,7 +33,7 @@ class Given:
 
     @property
     def remaining(self) -> float:
-        """Seconds that are left."""
+        """Seconds until the deadline."""
         return self.deadline - time.monotonic()
 
     @property
@@ -42,7 +43,7 @@ class Given:
 
     @property
     def is_real(self) -> bool:
-        """Is it one, and not the fake of its runtime: are sizes and times to be those of a GPU?"""
+        """Is it a real GPU, whose sizes and times count, and not the fake of its runtime?"""
         return self.is_cuda and not fake.is_installed()
 
     @property
@@ -53,8 +54,9 @@ class Given:
     def mine(
         self, items: Iterable[Item], name: Callable[[Item], str], group: Callable[[Item], str] | None = None
     ) -> list[Item]:
-        """Those of this part, but for those whose checks, by their names, were made or begun before. Items of one
-        `group` are of one part."""
+        """The items of this part, without those whose checks, by their names, were made or begun before. Items of one
+        `group` are of one part.
+        """
         left = [item for item in items if self.is_left(name(item))]
         group = group or name
         groups = list(dict.fromkeys(map(group, left)))
@@ -73,7 +75,7 @@ class Given:
 
 
 def main(work: Callable[[Given], None]) -> None:
-    """Do the work of a stage, and say that it was done; an exception that leaves it is a failed check."""
+    """Do the work of a stage, and report that it is done; an exception that leaves it is a failed check."""
     parser = argparse.ArgumentParser()
     parser.add_argument("chosen", nargs="?", default="", help="which of several, where the program is for several")
     parser.add_argument("--device", required=True)

@@ -1,4 +1,4 @@
-"""How fast the device is through tensord, against its array module alone (CuPy, or NumPy) in the same run.
+"""The speed of the device through tensord, against its array module alone (CuPy, or NumPy) in the same run.
 
 Each row is a median over some turns, ours and the baseline's alternating. A row that misses its must on a GPU is a
 failed check; elsewhere nothing is judged, and sizes are small.
@@ -33,8 +33,9 @@ class Bench(Yardstick):
     """The workloads that are ops by themselves."""
 
     def chain(self, where: str, elements: int = 16, name: str = "chain") -> None:
-        """Ops, each on the result of the one before: microseconds per op. On few elements what is timed are launches,
-        on many the kernels, which take longer than launches do."""
+        """Ops, each on the result of the one before: microseconds per op. On few elements the time is that of launches,
+        on many that of kernels, which take longer than launches.
+        """
         count = self.size(10_000, 500)
         limits = (1.15, 1.05) if elements > 16 else (1.5, 1.0) if where == "embedded" else (1.2, 0.9)
         array = np.ones(self.size(elements, 16), np.float32)
@@ -156,7 +157,7 @@ class Bench(Yardstick):
         del there
 
     def up_staged(self) -> None:
-        """The same from pageable memory, against the driver's own way with it. No limits are set."""
+        """The same from pageable memory, against the driver's own copy. No limits are set."""
         host, there, _ = self.transfer()
         pageable = host.copy()
         with self.session("embedded") as s:
@@ -188,7 +189,7 @@ class Bench(Yardstick):
             tensor = s.asarray(host, device=self.device)
 
             def fetch() -> float:
-                fresh = (tensor + 1).wait()  # a result that was read is kept, and read again for nothing
+                fresh = (tensor + 1).wait()  # a result that was read is kept, and a second read costs nothing
                 return self.rate(fresh.numpy)
 
             self.compare(Row("1 GiB down", "GB/s", 0.93, 0.97, rate=True), fetch, lambda: link(2))

@@ -21,7 +21,7 @@ TURNS = 20
 
 
 def gpus() -> int:
-    """How many GPUs take part."""
+    """The number of GPUs that take part."""
     import cupy
 
     return min(MOST, int(cupy.cuda.runtime.getDeviceCount()))
@@ -63,7 +63,7 @@ def check_orders(session: td.Session, other: td.Session, names: Sequence[str]) -
 
 
 def check_ways(session: td.Session) -> None:
-    """All of it went over NCCL, and the trace is sound."""
+    """All collectives went over NCCL, and the trace is sound."""
     launched = [record for record in session.trace().records if record.opcode == "LaunchCollective"]
     assert launched
     assert all(" nccl of " in record.op for record in launched)

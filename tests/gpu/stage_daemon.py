@@ -1,4 +1,4 @@
-"""Two processes through one daemon that owns the device, and what becomes of it when a kernel faults."""
+"""Two processes through one daemon that owns the device, before and after a kernel faults."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def daemon_with(device: str) -> Iterator[Daemon]:
 
 
 def toml(value: object) -> str:
-    """A value as TOML has it: tables have other signs than JSON's."""
+    """A value in TOML: tables have other signs than JSON's."""
     if isinstance(value, list):
         return f"[{', '.join(map(toml, value))}]"
     if isinstance(value, dict):
@@ -57,7 +57,7 @@ def share(device: str, daemon: Daemon) -> None:
 
 
 def break_it(device: str, daemon: Daemon) -> None:
-    """The device is lost, what was only there carries the error, and nothing else has any harm."""
+    """The device is lost, values that were only there carry the error, and nothing else is harmed."""
     with Puppet.start(daemon.address) as user, Puppet.start(daemon.address) as other:
         other.do("c = s.asarray(np.ones(1000), device='cpu:0')")
         user.do(USER)
@@ -85,8 +85,9 @@ def failure(puppet: Puppet, code: str) -> str:
 
 
 def end(daemon: Daemon) -> None:
-    """It stops when it is told to, with status 0. Its log has no traceback but those of CuPy's destructors, which a
-    lost device refuses as it does everything."""
+    """It stops on request, with status 0. Its log has no traceback but those of CuPy's destructors, to which a lost
+    device gives errors as to all calls.
+    """
     status = daemon.stop()
     assert status == 0, f"exit status {status}: {daemon.log[-1500:]}"
     ours = [trace for trace in daemon.log.split("Traceback (most recent call last):\n")[1:] if has_frame_of_ours(trace)]

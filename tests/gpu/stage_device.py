@@ -1,5 +1,6 @@
-"""What only a real GPU shows: streams and events, copies under kernels, staging, pools, memory that is full, and, at
-the end, since nothing of CUDA works in the process afterwards, an error that surfaces late."""
+"""Properties that only a real GPU shows: streams and events, copies under kernels, staging, pools, full memory, and, at
+the end, since nothing of CUDA works in the process afterwards, an error that surfaces late.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ class Proof:
     # -- values, streams, events -----------------------------------------------------------------------------------
 
     def copies_of_all_sizes(self) -> None:
-        """Staged, direct, above the limit of staging; packed, and as views: what comes back is what went in."""
+        """Staged, direct, above the limit of staging; packed, and as views: each value comes back unchanged."""
         rng = np.random.default_rng(0)
         with self.session() as s:
             for elements in (0, 1, 1000, MIB, 80 * MIB):  # the last one is 320 MiB
@@ -78,7 +79,7 @@ class Proof:
             assert (x.numpy() == 10_000).all()
 
     def streams_wait_for_each_other(self) -> None:
-        """On four compute streams a random graph of products gives what NumPy gives."""
+        """On four compute streams a random graph of products gives NumPy's values."""
         rng = np.random.default_rng(1)
         arrays = [rng.integers(0, 3, (64, 64)).astype(np.float64) for _ in range(8)]
         with self.session(compute_streams=4) as s:
@@ -98,7 +99,7 @@ class Proof:
         with self.session(compute_streams=1) as s:
             arrays = [np.full((size, size), n, np.float32) for n in range(chunks)]
             weight = self.put(s, np.eye(size, dtype=np.float32))
-            for _ in range(2):  # loads the libraries; what runs once more is launched at admission
+            for _ in range(2):  # loads the libraries; the next run is launched at admission
                 self.products(self.put(s, arrays[0]), weight).wait(WAIT)
             times = self.alone_and_together(s, arrays, weight)
             before = max(r.id for r in s.trace().records)
@@ -112,7 +113,7 @@ class Proof:
         assert part >= OVERLAP, f"{part:.0%} of the shorter one ran under the other; {OVERLAP:.0%} are wanted; {times}"
 
     def alone_and_together(self, s: Session, arrays: list[Any], weight: td.Tensor) -> Times:
-        """How long the copies, the kernels, and both take."""
+        """The times of the copies, the kernels, and both."""
         times, ready = Times(), [weight, *(self.put(s, array) for array in arrays)]
         taken = partial(seconds_of, time.perf_counter, end=lambda: s.sync(WAIT))
         for _ in range(3):
@@ -123,11 +124,11 @@ class Proof:
         return times
 
     def chunks(self, s: Session, arrays: list[Any], weight: td.Tensor) -> list[td.Tensor]:
-        """What is made of each copied chunk, behind kernels for the first copy to run under."""
+        """The ops on each copied chunk, behind kernels for the first copy to run under."""
         return [self.products(weight, weight), *(self.products(self.put(s, array), weight) for array in arrays)]
 
     def say_why(self, times: Times, records: list[Any]) -> None:
-        """The figure, and what tells why it is as it is: how long each takes, and what the copies waited for."""
+        """The figure, and its explanation: how long each part takes, and what the copies waited for."""
         figure = partial(self.given.record.figure, "copies under kernels")
         figure(round(100 * times.overlap, 1), "%", must=100 * OVERLAP, aim=97)
         uploads = [r for r in records if "/h2d" in r.stream]
@@ -176,7 +177,7 @@ class Proof:
             s.sync(WAIT)
 
     def full_memory_is_an_error_of_its_own(self) -> None:
-        """What does not fit fails, with what depends on it; then there is room again."""
+        """Values that do not fit fail, with their dependents; then there is room again."""
         with self.session(memory=64 * MIB) as s:
             small = self.put(s, np.ones(1000, np.float32))
             big = s.call("zeros", [], {"shape": (100 * MIB,), "dtype": "uint8"}, device=self.device)[0]
@@ -190,9 +191,9 @@ class Proof:
             del fits, small
 
     def the_gpu_itself_is_full(self) -> None:
-        """Somebody else has the memory that the device was promised: an error of memory, and no lost device."""
+        """Another program has the memory that the device was promised: an error of memory, and no lost device."""
         cupy = self.cupy()
-        with self.session(reserve=0) as s:  # else it has what is asked for
+        with self.session(reserve=0) as s:  # otherwise the memory is there
             free, _ = cupy.cuda.runtime.memGetInfo()
             hog = cupy.cuda.runtime.malloc(free - 256 * MIB)
             try:
@@ -207,7 +208,7 @@ class Proof:
             del again
 
     def memory_goes_back_to_the_gpu(self) -> None:
-        """After a machine's end the GPU has what it had before, but for what libraries keep."""
+        """After a machine's end the GPU has its former free memory, but for what libraries keep."""
         cupy = self.cupy()
         with self.session() as s:
             (self.put(s, np.ones(1000, np.float32)) + 1).wait(WAIT)
@@ -235,7 +236,7 @@ class Proof:
             del bad, x
 
     def an_error_that_surfaces_late_loses_the_device(self) -> None:
-        """The kernel that faults and all behind it fail; what was read before is right; cpu:0 goes on."""
+        """The kernel that faults and all behind it fail; values read before are right; cpu:0 goes on."""
         add()
         with td.connect("local", devices=["cpu:0", faulty(self.device)]) as s:
             x = self.put(s, np.ones(1000, np.float32))
@@ -254,7 +255,7 @@ class Proof:
 
 
 def fails_with(kind: type[Exception], tensor: td.Tensor, text: str = "") -> None:
-    """To read the tensor raises that error."""
+    """Reading the tensor raises that error."""
     try:
         value = tensor.numpy()
     except kind as error:

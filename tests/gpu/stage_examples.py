@@ -19,7 +19,7 @@ CLOSE = 1e-2  # weights after so many epochs of float32, relative to the largest
 
 
 def example(name: str, *options: str, timeout: float) -> str:
-    """What it prints; AssertionError if it fails."""
+    """The output of the example; AssertionError if it fails."""
     command = [sys.executable, str(ROOT / "examples" / name), *options]
     done = subprocess.run(  # noqa: S603 - our own command
         command, capture_output=True, text=True, timeout=max(1.0, timeout), check=False, cwd=ROOT

@@ -1,6 +1,6 @@
 """Generated kernels on the device: random fusions against their steps, single ops against CuPy's calls, bit for bit.
 
-How much of the memory's bandwidth a fusion has is a figure.
+The part of the memory's bandwidth that a fusion reaches is a figure.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Proof:
         return [self.on.run(array.get).tobytes() for array in outputs]
 
     def single_ops(self) -> None:
-        """Calls of each op that is one kernel, against the calls of CuPy's that it stands for."""
+        """Calls of each op that is one kernel, against CuPy's calls for the same op."""
         tried = 0
         for case in (case for op in REGISTRY.values() if op.pointwise for dtype in DTYPES for case in cases(op, dtype)):
             if self.given.remaining < 10:
@@ -93,7 +93,7 @@ class Proof:
         self.given.record.figure("calls of ops that are one kernel", tried)
 
     def single(self, case: Case) -> bool:
-        """Is the call one of a generated kernel? AssertionError if its bits are others than CuPy's."""
+        """Is the call one of a generated kernel? AssertionError if its bits differ from CuPy's."""
         call = call_of(case)
         kernel = None if case.strided else self.device.bind_kernel(call)[0]
         if not isinstance(kernel, BlockKernel):
@@ -156,7 +156,7 @@ class Proof:
 
 
 def call_of(case: Case) -> KernelCall:
-    """A call as a plan has it."""
+    """The call in the form of a plan."""
     op = find(case.op)
     attributes = op.freeze(dict(case.attributes))
     metas = tuple([Meta.of(x.shape, x.dtype) if is_array(x) else type(x) for x in case.operands])

@@ -1,5 +1,6 @@
-"""Graphs of launches on the device: chains, products, arguments that move, and which ops can be captured, each against
-the list of the same calls, bit for bit. What a node and a launch cost are figures."""
+"""Graphs of launches on the device: chains, products, arguments that move, and the ops that can be captured, each
+against the list of the same calls, bit for bit. The costs of a node and of a launch are figures.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ class Proof:
         self.cost(calls, graph)
 
     def free(self) -> int:
-        """Bytes of the GPU that nobody has."""
+        """Bytes of the GPU that are free."""
         found: int = self.on.run(self.xp.cuda.runtime.memGetInfo)[0]
         return found
 
@@ -85,7 +86,7 @@ class Proof:
         assert graph.patch(last, calls[-1][1])
 
     def cost(self, calls: Sequence[Any], graph: LaunchGraph) -> None:
-        """What the list and the graph take a call: to launch, and until the device is done."""
+        """The time of the list and of the graph for each call: to launch, and until the device is done."""
         synchronize = self.device.compute[0].raw.synchronize
 
         def each(body: Callable[[], object]) -> tuple[float, float]:
@@ -242,7 +243,9 @@ class Proof:
             self.given.record.note(f"refused: {reason}: {ops}")
 
     def one(self, case: Case) -> str | None:
-        """Why a call is refused; None if it is captured, with the same bits. AssertionError if the bits differ."""
+        """The reason why a call is refused; None if it is captured, with the same bits. AssertionError if the bits
+        differ.
+        """
         operands = [self.array(x) if isinstance(x, np.ndarray) else x for x in case.operands]
         operands = [seen(x, strided=case.strided) if hasattr(x, "ndim") else x for x in operands]
         attributes = dict(case.attributes)
@@ -283,7 +286,7 @@ class Proof:
         return found
 
     def call(self, name: str, operands: Sequence[Any], attributes: dict[str, Any]) -> KernelCall:
-        """A call as a plan has it."""
+        """The call in the form of a plan."""
         op = find(name)
         frozen = op.freeze(attributes)
         metas = tuple([Meta.of(x.shape, x.dtype) if hasattr(x, "ndim") else type(x) for x in operands])

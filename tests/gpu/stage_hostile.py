@@ -1,9 +1,9 @@
-"""Whatever a call holds, the device survives it: hostile calls of each op that computes addresses or sizes of data.
+"""The device survives every call: hostile calls of each op that computes addresses or sizes of data.
 
 Each op has a process of its own, so a device that is lost, a crash or a hang names the op. After each call the device
-still answers, and a tensor that lay there before has its values. What `cpu:0` refuses, the device refuses too, or it
-marks the result with NaN. On a GPU there are calls of vast sizes, too. First an op that does break its device shows
-that the stage would notice.
+still answers, and a tensor that lay there before has its values. A call that `cpu:0` refuses, the device refuses too,
+or it marks the result with NaN. On a GPU there are calls of vast sizes, too. First an op that does break its device
+shows that the stage would notice.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .stage import Given, main
 from .stage_ops import Results, call, results
 
 LONGEST = 60.0  # seconds of one op
-LEAST = 10.0  # seconds that have to be left for another op: its process has to start
-LAST_WORDS = 5.0  # seconds in which a process that hangs writes where
+LEAST = 10.0  # seconds that a further op needs: its process has to start
+LAST_WORDS = 5.0  # seconds for a hanging process to write its stacks
 MEMORY = "96MiB"  # of each device: absurd sizes are refused early
 GUARD = 4096  # elements of a tensor that no call touches
-VAST = "vast"  # what the process is called that makes calls of such sizes
+VAST = "vast"  # the name of the process that makes calls of vast sizes
 MEANWHILE = "the device is lost"
 
 
@@ -64,7 +64,7 @@ class Guarded:
         return self._device.lost is not None
 
     def attack(self, case: Case) -> None:
-        """Make the call, and look what has become of the device. AssertionError if it is not as it was."""
+        """Make the call, and check the device. AssertionError if it is not as it was."""
         try:
             self._attack(case)
         except ConnectionLost:
@@ -109,7 +109,7 @@ def attack(given: Given) -> None:
 
 
 def attack_with_size(given: Given) -> None:
-    """Calls with more elements than 32 bits can count, which only a GPU has the time and the memory for."""
+    """Calls with more elements than 32 bits can count, for which only a GPU has the time and the memory."""
     with tensord.connect("local", devices=given.beside) as session:
         device = session._core.transport.machine.devices[given.device]
         for vast in vast_calls.calls(session, given.device):
@@ -125,7 +125,7 @@ def attack_with_size(given: Given) -> None:
 
 
 def of_one(given: Given, op: str, folder: Path) -> tuple[Tally, str]:
-    """What the process of an op has recorded, and how it ended: "" if it ended well."""
+    """The records of an op's process, and how it ended: "" if it ended well."""
     record = folder / f"{op}.jsonl"
     until = min(given.deadline, time.monotonic() + LONGEST)
     command = [sys.executable, "-m", "tests.gpu.stage_hostile", op, "--device", given.device]
@@ -145,7 +145,7 @@ def of_one(given: Given, op: str, folder: Path) -> tuple[Tally, str]:
 
 
 def judge(tally: Tally, ended: str) -> str:
-    """What is wrong with an op; "" if nothing is."""
+    """The fault of an op; "" if there is none."""
     if tally.failures:
         first = tally.failures[0]
         return f"{first['check']}: {first['message']}" + (f"; {ended}" if ended else "")

@@ -45,7 +45,7 @@ def results(made: list[Any] | str) -> Results:
 
 
 def differences(op: OpDef, case: Case, found: Results, expected: Results, *, gpu: bool = True) -> list[Deviation] | str:
-    """What a call gave in comparison; a text if one of the two failed and the other one did not."""
+    """The comparison of a call's outcomes; a text if one of the two failed and the other one did not."""
     if isinstance(found, str) or isinstance(expected, str):
         if isinstance(found, str) and isinstance(expected, str):
             return []
@@ -61,7 +61,7 @@ def ended(outcome: Results) -> str:
 
 
 def check(given: Given, session: Session, op: OpDef, dtype: str) -> str:
-    """All cases of an op with a dtype; what is wrong, "" if nothing is. The worst deviation is stated as a figure."""
+    """All cases of an op with a dtype; the faults, "" if there are none. The worst deviation is stated as a figure."""
     gpu = is_on_gpu(given.device)
     made = cases(op, dtype, subnormal=not gpu)
     issued = [(case, call(session, given.device, case), call(session, "cpu:0", case)) for case in made]
@@ -88,7 +88,7 @@ def check(given: Given, session: Session, op: OpDef, dtype: str) -> str:
 
 
 def name_of(op: OpDef, dtype: str) -> str:
-    """How its check is called."""
+    """The name of its check."""
     return f"{op.name} {dtype}".strip()
 
 
@@ -99,7 +99,7 @@ def group_of(pair: tuple[OpDef, str]) -> str:
 
 
 def summary(wrong: Sequence[str], count: int) -> str:
-    """The first of what is wrong."""
+    """The first of the faults."""
     if not count:
         return "there is no case of it; tests/gpu/op_cases.py has to know samples of its attributes"
     more = f"\nand {len(wrong) - LISTED} more" if len(wrong) > LISTED else ""
@@ -107,7 +107,7 @@ def summary(wrong: Sequence[str], count: int) -> str:
 
 
 def by_value(pairs: Sequence[tuple[OpDef, str]]) -> list[tuple[OpDef, str]]:
-    """The dtypes that most programs have come first, for the case that not all are reached."""
+    """The most common dtypes come first, in case not all are reached."""
     return sorted(pairs, key=lambda pair: FIRST.index(pair[1]) if pair[1] in FIRST else len(FIRST))
 
 

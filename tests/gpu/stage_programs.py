@@ -32,7 +32,7 @@ def work(given: Given) -> None:
 
 
 def run(seed: int) -> None:
-    """The program of that seed; AssertionError says in what its values differ."""
+    """The program of that seed; AssertionError names the difference of its values."""
     program = random_program(seed, honest=True)
     clients = Clients(program, f"local:gpu-{seed}", tensord.connect)
     try:

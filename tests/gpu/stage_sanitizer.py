@@ -1,4 +1,4 @@
-"""A small program of many ops on the GPU under compute-sanitizer: no kernel reads or writes where it may not."""
+"""A small program of many ops on the GPU under compute-sanitizer: no kernel accesses memory out of bounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .record import Skip
 from .stage import Given, main
 
 TOOLS = ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer")
-ERRORS = 9  # its exit status if it has found one
+ERRORS = 9  # its exit status if it has found an error
 PROGRAM = "small program"
 
 

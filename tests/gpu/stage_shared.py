@@ -1,5 +1,6 @@
-"""Device memory that is shared: values as arrays of CuPy and PyTorch and back, in one process and through a daemon, a
-client that is killed while it holds some, and how long a view of a large tensor takes."""
+"""Shared device memory: values as arrays of CuPy and PyTorch and back, in one process and through a daemon, a client
+that is killed while it holds some, and the time of a view of a large tensor.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ def with_torch(session: td.Session, device: str, count: int) -> None:
 
 
 def killed_while_it_holds(daemon: Daemon, device: str, count: int) -> None:
-    """Its blocks are free again, and the others go on."""
+    """The killed client's blocks are free again, and the others go on."""
     with daemon.connect() as session:
         before = allocated(session, device)
         with Puppet.start(daemon.address) as puppet:
@@ -118,7 +119,7 @@ def allocated(session: td.Session, device: str) -> int:
 
 
 def views(given: Given, daemon: Daemon, count: int) -> None:
-    """How long views take in a process that has not used CUDA before."""
+    """The time of views in a process that has not used CUDA before."""
     with Puppet.start(daemon.address) as puppet:
         puppet.do(f"x = s.asarray(np.ones({count}, np.float32), device={given.device!r})\nx.wait()", PATIENCE)
         puppet.do(MEASURE)

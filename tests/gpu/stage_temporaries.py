@@ -1,8 +1,9 @@
-"""What each op's kernel takes for temporaries on the device, against what is reserved for it.
+"""The temporaries of each op's kernel on the device, against their reservation.
 
-A figure for each op, of the call that exceeds its reservation most: bytes, those reserved, and bytes for each element
+A figure for each op, of the call that exceeds its reservation most: bytes, reserved bytes, and bytes for each element
 of the largest tensor, as `streams/cuda/scratch.py` has them. An op that takes more than is reserved is "short": no
-failure, since a kernel without memory has what is kept given up and tries again, but a line that the table should have.
+failure, since a kernel without memory lets cached memory be freed and tries again, but a line that the table should
+have.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..interpreter.conftest import meta_of
 from ..interpreter.ops.large_calls import Case, every_case
 from .stage import Given, main
 
-UNBOUNDED = frozenset({"repeat_each"})  # data decide what it takes
+UNBOUNDED = frozenset({"repeat_each"})  # data decide the size
 Call = Callable[[], Any]
 
 
@@ -35,7 +36,7 @@ class Taken(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Is it more than is reserved, and what nobody reserves for?"""
+        """Is it more than is reserved, and more than needs a reservation?"""
         return self.bytes > (self.reserved + UNCOUNTED_BYTES) * 9 // 8
 
 
@@ -61,7 +62,7 @@ class Meter:
             yield
 
     def peak(self, call: Call) -> tuple[int, Any]:
-        """The bytes that the call takes at its peak, and what it returns. Plans of FFTs are made anew."""
+        """The bytes that the call takes at its peak, and its result. Plans of FFTs are made anew."""
         self.xp.fft.config.get_plan_cache().clear()
         before = self._most = self._pool.used_bytes()
         made = call()
@@ -69,7 +70,7 @@ class Meter:
 
 
 def measure(meter: Meter, case: Case) -> Taken | None:
-    """What the call takes; None if it is none that the op accepts."""
+    """The bytes that the call takes; None if the op does not accept it."""
     op = find(case.op)
     frozen = op.freeze(case.attributes)
     metas = tuple(map(meta_of, case.operands))
@@ -89,8 +90,9 @@ def measure(meter: Meter, case: Case) -> Taken | None:
 
 
 def worst_of(meter: Meter, cases: list[Case], is_late: Callable[[], bool] = lambda: False) -> Taken | None:
-    """The call that exceeds its reservation most, of those that there is time for: compiling a kernel takes seconds.
-    AssertionError if a call fails."""
+    """The call that exceeds its reservation most, as far as time allows: compiling a kernel takes seconds.
+    AssertionError if a call fails.
+    """
     found = [taken for case in cases if not is_late() and (taken := measure(meter, case)) is not None]
     return max(found, key=lambda taken: taken.bytes - taken.reserved, default=None)
 
@@ -120,7 +122,7 @@ def work(given: Given) -> None:
 
 
 def tell(given: Given, name: str, taken: Taken | None) -> None:
-    """State the figure of an op that takes something worth reserving for."""
+    """State the figure of an op whose temporaries are worth reserving for."""
     if taken is not None and max(taken.bytes, taken.reserved) > UNCOUNTED_BYTES:
         given.record.figure(
             name, taken.bytes, "bytes", reserved=taken.reserved, per_element=round(taken.bytes / taken.elements, 1),

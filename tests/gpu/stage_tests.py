@@ -37,7 +37,7 @@ FAKE = "fake_cuda"  # tests over the fake of CUDA's runtime are left out: it wou
 
 
 class Chosen(NamedTuple):
-    """Tests by their paths below tests/, which of them (pytest's -k), and the kind of device that is replaced.
+    """Tests by their paths below tests/, their selection (pytest's -k), and the kind of device that is replaced.
 
     `accelerator`: only those that name one.
     """
@@ -78,8 +78,9 @@ class Witness:
         self.left = self.total = len(session.items)
 
     def is_about_it(self, item: pytest.Item) -> bool:
-        """Does the test name an accelerator, if only those are wanted? Its case on cpu:0 is for the set in which that
-        is the device."""
+        """Does the test name an accelerator, if only such tests are wanted? Its case on cpu:0 is for the set in which
+        that is the device.
+        """
         if not self.chosen.accelerator or item.get_closest_marker("cuda"):
             return True
         if "cpu:0" in item.name and "sim" not in item.name:
@@ -116,19 +117,19 @@ class Witness:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        """Stop in time, and say what was not reached."""
+        """Stop in time, and report the tests that were not reached."""
         if time.monotonic() > self.given.deadline and self.left > 1:
             item.session.shouldstop = "out of time"
 
     def pytest_sessionfinish(self) -> None:
-        """Tests that nobody has run are no proof."""
+        """Tests that have not run are no proof."""
         if self.left:
             reason = f"{self.given.seconds:.0f} s are over; --resume reaches them, or a larger --budget"
             self.record.unreached(self.left, self.total, reason)
 
 
 def left_out(chosen: Chosen) -> list[str]:
-    """Modules in the folders of a set that are no part of it."""
+    """Modules in the folders of a set that are not part of it."""
     below = [path for folder in chosen.paths for path in sorted((TESTS / folder).rglob("test_*.py"))]
     over_the_fake = [str(path.relative_to(TESTS)) for path in below if FAKE in path.read_text()]
     return [path for path in (*ELSEWHERE, *over_the_fake) if path not in chosen.paths]
@@ -153,7 +154,7 @@ def message_of(report: pytest.TestReport) -> str:
 
 
 def work(given: Given) -> None:
-    """Run pytest in this process. What it says goes to the log."""
+    """Run pytest in this process. Its output goes to the log."""
     chosen = SETS[given.chosen]
     options = ["--device", given.device, "--in-place-of", chosen.replaced, "--timeout", str(TIMEOUT), "-rN"]
     options += [word for path in left_out(chosen) for word in ("--ignore", str(TESTS / path))]

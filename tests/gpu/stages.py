@@ -1,4 +1,4 @@
-"""The stages of the proof, in order: what each one runs, and its share of the time."""
+"""The stages of the proof, in order: the program of each, and its share of the time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ OF_AN_OP, OF_A_TEST = 30.0, 50.0  # seconds, the latter longer than pytest's own
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage. `group`: stages of one group share a log. `module` is run with `arguments`, and is told the device,
-    the file for its records, and until when it may run. `share`: of the whole time, in relation to others. `least`:
-    seconds of the usual budget without which it shows nothing, kept for it whatever those before it take. `real`: it
-    needs a CUDA device; others take any. `needs`: modules without which it cannot run. `split`: it may be several
-    processes, each with a part of the work: what takes longest there is compiling kernels. `fills`: it goes on until
-    its share of the time is over, where others end as soon as they can. `each`: seconds that one of its checks may
-    take, 0 without a limit: a process with one that takes longer is ended, and another one goes on behind it.
-    `resumes`: it can leave out checks that an earlier run has made. `aside`: it is one process that leaves room on the
-    machine, and runs at the same time as the stages behind it.
+    """One stage. `group`: stages of one group share a log. `module` is run with `arguments`, and gets the device, the
+    file for its records, and the time until which it may run. `share`: of the whole time, in relation to others.
+    `least`: seconds of the usual budget without which it shows nothing, reserved for it in any case. `real`: it needs a
+    CUDA device; others take any. `needs`: modules without which it cannot run. `split`: it may be several processes,
+    each with a part of the work, most of which is compiling kernels. `fills`: it goes on until its share of the time is
+    over, where others end as soon as they can. `each`: seconds that one of its checks may take, 0 without a limit: a
+    process with a longer check is ended, and another one goes on behind it. `resumes`: it can leave out checks that an
+    earlier run has made. `aside`: it is one process that leaves room on the machine, and runs at the same time as the
+    stages behind it.
     """
 
     name: str
@@ -61,11 +61,11 @@ class Stage:
 
 
 def part_of(index: int, parts: int) -> list[str]:
-    """What tells a process its part of the work."""
+    """The options that give a process its part of the work."""
     return ["--part", f"{index}/{parts}"] if parts > 1 else []
 
 
-# The most telling ones first: what a proof has found when it is cut off is kept.
+# The most telling ones first: a proof that is cut off keeps its findings.
 STAGES = (
     Stage("device", "1-device", "streams, events, overlap, staging, pools, full memory", "tests.gpu.stage_device", 35),
     Stage("daemon", "1-device", "two processes, a kernel that faults", "tests.gpu.stage_daemon", 30),
@@ -222,5 +222,5 @@ def stages_for(device: str, only: Sequence[str] = ()) -> tuple[Stage, ...]:
 
 
 def limit_of(stage: Stage, later: Sequence[Stage], remaining: float) -> float:
-    """Seconds that a stage may take, if so much time is left for it and those that come later."""
+    """Seconds that a stage may take, if so much time is left for it and for later stages."""
     return remaining * stage.share / (stage.share + sum(one.share for one in later))

@@ -1,7 +1,7 @@
-"""Runs the processes of a stage under a time limit, and ends all that they have started.
+"""Runs the processes of a stage under a time limit, and ends all their child processes.
 
 A process that is over its limit gets SIGABRT first: with PYTHONFAULTHANDLER set, Python then writes the stack of each
-thread to the log, which says where it hung.
+thread to the log, which shows where it hung.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 STEP = 0.1  # seconds between two looks
 WATCH = 5.0  # seconds between two calls of `watch`
-LAST_WORDS = 2.0  # seconds that a process over its limit has to say where it is, and one that was killed to end
+LAST_WORDS = 2.0  # seconds that a process over its limit has to write its stacks, and a killed one to end
 
 
 class Ended(NamedTuple):
@@ -30,11 +30,11 @@ class Ended(NamedTuple):
 
 
 def nothing(_seconds: float) -> None:
-    """Nobody wants to know."""
+    """A `watch` that does nothing."""
 
 
 def never(_index: int = 0) -> bool:
-    """No process hangs, and nobody wants them to end."""
+    """No process hangs, and none has to end."""
     return False
 
 
@@ -51,8 +51,8 @@ def run(
 ) -> Ended:
     """Run the commands side by side, their output appended to `log`, for at most `limit` seconds.
 
-    `watch` is called every few seconds with those that have passed. A process of which `hung` says so is ended, and its
-    command begun anew. If `is_over`, they are ended as if their time were over.
+    `watch` is called every few seconds with the seconds that have passed. A process for which `hung` is true is ended,
+    and its command begun anew. If `is_over`, they are ended as if their time were over.
     """
     begun = time.monotonic()
     with ExitStack() as stack:
@@ -94,7 +94,7 @@ def wait(
     renew: Callable[[], None],
     is_over: Callable[[], bool],
 ) -> bool:
-    """Until all have ended; False if that takes longer than `limit` seconds."""
+    """Wait until all have ended; False if that takes longer than `limit` seconds."""
     watched = begun
     while any(process.poll() is None for process in processes):
         now = time.monotonic()
@@ -128,7 +128,7 @@ def end(process: subprocess.Popen[bytes]) -> int:
 
 
 def kill(pid: int) -> None:
-    """Kill a process that is nobody's child here, and wait until it is gone. ProcessLookupError if it is already."""
+    """Kill a process that is not a child of this one, and wait until it is gone. ProcessLookupError if it is gone."""
     process = os.pidfd_open(pid)
     try:
         signal.pidfd_send_signal(process, signal.SIGKILL)

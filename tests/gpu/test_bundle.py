@@ -1,4 +1,4 @@
-"""The bundle of wheels: what goes into it, and what a machine takes out of it."""
+"""The bundle of wheels: its content, and the wheels that a machine takes out of it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_what_is_too_large_is_left_out_and_named(tmp_path):
     for name in ("small", "scipy", "scikit_learn", "numpy"):
         (tmp_path / f"{name}-1.0-py3-none-any.whl").write_bytes(bytes(100))
     assert choose(tmp_path, 1_000) == []
-    assert not list(tmp_path.glob("numpy*"))  # which comes with CuPy
+    assert not list(tmp_path.glob("numpy*"))  # it comes with CuPy
     assert choose(tmp_path, 150) == ["scikit-learn", "scipy"]
     with pytest.raises(RuntimeError, match="there is room for 50"):
         choose(tmp_path, 50)

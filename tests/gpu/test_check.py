@@ -1,4 +1,4 @@
-"""The harness of the proof: whatever becomes of a stage, the others run, and the report says what it was."""
+"""The harness of the proof: however a stage ends, the others run, and the report says how it ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def trial(what: str, **fields: object) -> Stage:
 
 @pytest.fixture
 def prove(tmp_path, monkeypatch):
-    """prove(stages, budget) -> the report, with an empty bundle, on a machine that nobody looks at."""
+    """prove(stages, budget) -> the report, with an empty bundle, without a description of the machine."""
     monkeypatch.setattr(check, "unpack", lambda *_: Unpacked([], [], []))
     monkeypatch.setattr(check, "describe", lambda *_: dict(MACHINE))
 
@@ -46,7 +46,7 @@ def prove(tmp_path, monkeypatch):
     return run
 
 
-OUTCOMES = {  # of trial stages: the status, and how the report says why
+OUTCOMES = {  # of trial stages: the status, and the reason in the report
     "skips": ("passed", ""),
     "fails": ("failed", "1 checks, the first: third: ValueError: it is wrong"),
     "breaks": ("failed", "the first: the stage itself: ValueError: nobody expected that"),

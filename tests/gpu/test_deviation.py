@@ -1,4 +1,4 @@
-"""What counts as the same result as NumPy's, and what does not."""
+"""Results that count as equal to NumPy's, and results that do not."""
 
 from __future__ import annotations
 

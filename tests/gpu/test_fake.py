@@ -1,4 +1,4 @@
-"""The proof is tried without a GPU: over a fake of CUDA's runtime, in each of its processes, with faults."""
+"""A trial of the proof without a GPU: over a fake of CUDA's runtime, in each of its processes, with faults."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_faults_that_there_are_not_are_refused_with_those_that_there_are(spec, c
 
 
 def forked(command: list[str], *, stdout: IO[bytes], env: dict[str, str], cwd: Path, **_: Any) -> Forked:
-    """A process of a stage, which has the package imported."""
+    """A process of a stage, with the package imported."""
     output = stdout.fileno()
     return Forked(("tests.gpu.fake", "main"), command[2:], env=env, cwd=cwd, stdout=output, stderr=output)
 
 
 def test_a_gpu_that_is_a_fake_is_never_proven(tmp_path, capsys, monkeypatch):
-    """One stage in full: its processes find the fake, and what it shows is no proof."""
+    """One stage in full: its processes find the fake, and its results are no proof."""
     processes = SimpleNamespace(Popen=forked, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired)
     monkeypatch.setattr(supervise, "subprocess", processes)
     assert main(["--fake", "1", "--only", "temporaries", "--budget", "3", "--out", str(tmp_path)]) in {0, 1}

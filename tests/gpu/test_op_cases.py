@@ -1,4 +1,4 @@
-"""The cases of the ops come from their definitions, so that an op that is added is proven, too."""
+"""The cases of the ops come from their definitions, so that a new op is proven, too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def whats(op: str, dtype: str) -> set[str]:
 
 @each_case("op", all_ops(), ids=lambda op: op.name)
 def test_every_op_has_cases_with_each_dtype(op):
-    """If not: `SAMPLES` in tests/gpu/op_cases.py lacks a value for one of its attributes, or one that fits a dtype."""
+    """Otherwise `SAMPLES` in tests/gpu/op_cases.py lacks a value for an attribute, or one that fits a dtype."""
     for dtype in dtypes_of(op):
         found = cases(op, dtype, most=1)
         assert found, dtype

@@ -1,4 +1,4 @@
-"""The rows about routines, over the fake: they run, and are measured on what they name."""
+"""The rows about routines, over the fake: they run, and measure what they name."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from .stage import Given
 
 
 def events_of(tmp_path: Path, gpu: Gpu) -> list[dict[str, Any]]:
-    """What the stage says of these GPUs."""
+    """The stage's report on these GPUs."""
     record = tmp_path / "record"
     options = argparse.Namespace(
         device="cuda:0", until=time.monotonic() + 100, chosen="", part="0/1", record=record, done=None

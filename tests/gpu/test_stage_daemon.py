@@ -1,4 +1,4 @@
-"""Which tracebacks in a daemon's log are its own."""
+"""Tracebacks in a daemon's log that are its own, and those that are CuPy's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks of generated kernels, over the fake; and that they notice kernels that are wrong."""
+"""The checks of generated kernels, over the fake; and that they notice wrong kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks of graphs, over the fake; and that they notice graphs that are wrong."""
+"""The checks of graphs, over the fake; and that they notice wrong graphs."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_what_is_out_of_range_has_the_limits_of_the_dtype_by_themselves_and_toge
 
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str, device: str, spec: str) -> tuple[Tally, str]:
-    """What the process of one op finds on a device, or on a fake with these faults."""
+    """The findings of one op's process on a device, or on a fake with these faults."""
 
     def start(command: list[str]) -> Forked:
         assert command[:2] == [sys.executable, "-m"]
@@ -142,7 +142,7 @@ class Result(NamedTuple):
 
 
 def test_the_stage_asks_each_op_that_is_exposed(tmp_path, monkeypatch):
-    """Every op is asked, by name, in the part of one process."""
+    """Every op is selected, by name, in the part of one process."""
     asked: list[str] = []
 
     def note(_given: Given, op: str, _folder: Path) -> tuple[Tally, str]:

@@ -1,4 +1,4 @@
-"""What kernels take for temporaries is measured as the peak of the pool."""
+"""The temporaries of kernels are measured as the peak of the pool."""
 
 from __future__ import annotations
 

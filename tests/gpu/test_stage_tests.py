@@ -1,4 +1,4 @@
-"""The stage that runs the suite's own tests records each of them, and says which it did not reach."""
+"""The stage that runs the suite's own tests records each of them, and reports those that it did not reach."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from .stage import Given, main
 
 
 def work(given: Given) -> None:
-    """What it is told to."""
+    """Do what the options say."""
     record = given.record
     with record.check("first"):
         record.figure("answer", 42, "units", bound=50)

@@ -1,7 +1,7 @@
-"""Calls with more elements than 32 bits can count: some kernels of CuPy count no further, and use other addresses.
+"""Calls with more elements than 32 bits can count: some kernels of CuPy count no further, and use wrong addresses.
 
-A tensor of zeros with a one at its end, so that each result is known without another computation. What would go beyond
-what CuPy counts has to be refused.
+The operand is a tensor of zeros with a one at its end, so that each result is known without another computation. Calls
+beyond the range of CuPy's counters have to be refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REFUSED = "too many to be"
 
 
 class Vast(NamedTuple):
-    """A call. `expected`: its result, or what the message of its error has in it."""
+    """A call. `expected`: its result, or a part of its error's message."""
 
     name: str
     call: Callable[[], Any]
@@ -27,7 +27,7 @@ class Vast(NamedTuple):
 
 
 def calls(session: Session, device: str, elements: int = VAST, side: int = SIDE) -> Iterator[Vast]:
-    """The calls, of which each is to be made before the next one is asked for."""
+    """The calls, each to be made before the next one is requested."""
     xp, last = session.xp, elements - 1
     positions = session.asarray(np.array([last, -1, 0]), device)
     x = xp.zeros(elements, dtype=xp.int8, device=device)
@@ -62,7 +62,7 @@ def assigned(x: Any, positions: Any) -> Any:
 
 
 def problem(vast: Vast) -> str:
-    """What is wrong with a call; "" if nothing is."""
+    """The fault of a call; "" if there is none."""
     try:
         found = vast.call().numpy()
     except Exception as error:

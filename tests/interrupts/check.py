@@ -56,7 +56,7 @@ def nothing(_frame: FrameType) -> None:
 
 
 def strike(program: Program, world: World, checkpoint: Checkpoint, how: str) -> str:
-    """Strike the program there; what is wrong afterwards, or "". "passed by" if the program did not come there."""
+    """Strike the program there; the faults afterwards, or "". "passed by" if the program did not come there."""
     striker = Striker(checkpoint, STRIKES[how])
     before = handlers()
     try:
@@ -77,7 +77,7 @@ def strike(program: Program, world: World, checkpoint: Checkpoint, how: str) -> 
 
 
 def await_arrival(raised: bool) -> None:
-    """Look for exceptions without calls of the package: what has struck a finaliser is thrown again, soon."""
+    """Look for exceptions without calls of the package: one that has struck a finaliser is thrown again, soon."""
     until = monotonic() + (0.0 if raised else SOON)
     repr(until)  # where the interpreter looks for a second signal at the latest
     while monotonic() < until:
@@ -102,7 +102,7 @@ def handlers() -> list[Any]:
 
 
 def left(world: World) -> str:
-    """What is wrong with the session."""
+    """The faults of the session."""
     me = get_ident()
     if me in SHIELD.inside or me in SHIELD.asleep or SHIELD.noted or me in SHIELD.thrown:
         return f"a region is not left: {SHIELD.inside} {SHIELD.asleep} {SHIELD.noted} {SHIELD.thrown}"
@@ -130,7 +130,7 @@ def left(world: World) -> str:
 
 
 def kept(session: Session) -> Iterator[str]:
-    """What is kept of other sessions, and of uploads."""
+    """Leftovers of other sessions, and of uploads."""
     until = monotonic() + SOON
     while (others := sessions(session) - 1) and monotonic() < until:
         sleep(0.01)
@@ -139,21 +139,21 @@ def kept(session: Session) -> Iterator[str]:
     uploads = getattr(session._core.transport, "_uploads", None)
     if uploads is None:
         return
-    uploads.freed(())  # which takes back what was dropped
+    uploads.freed(())  # it takes back dropped arrays
     if len(uploads._lent) > 1:  # the world's host array
         yield f"{len(uploads._lent) - 1} segments are lent to nobody"
 
 
 def sessions(session: Session) -> int:
-    """How many sessions the machine has."""
+    """The number of the machine's sessions."""
     machine = getattr(session._core.transport, "machine", None)
-    if isinstance(machine, SerialMachine):  # which is not asked for them
+    if isinstance(machine, SerialMachine):  # it has no such question
         return len(machine.engine.sessions)
     return len(session._core.answers.query("sessions"))
 
 
 def held(session: Session) -> int:
-    """How many tensors the machine holds for the session."""
+    """The number of tensors that the machine holds for the session."""
     return int(session.stats()["session"]["tensors"])
 
 

@@ -1,4 +1,4 @@
-"""Small programs to be struck. Each takes a world: a session, and what is there before, and stays."""
+"""Small programs to be struck. Each takes a world, which stays: a session, and tensors from before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ LARGE = 1 << 13  # float64s that travel in shared memory
 
 
 class World:
-    """What the programs find: tensors that they read, one that they write in place, and a global one; a routine."""
+    """The surroundings of the programs: tensors that they read, one that they write in place, and a global one; a
+    routine.
+    """
 
     def __init__(self, session: Session, folder: Path) -> None:
         self.session = session
@@ -36,7 +38,7 @@ class World:
         self.step = session.routine(step)
 
     def tensors(self) -> int:
-        """How many handles the world has."""
+        """The number of the world's handles."""
         return 2 + len(self.placement.names)
 
     def check(self) -> None:
@@ -77,7 +79,7 @@ def parts(world: World) -> None:
 
 
 def waits(world: World) -> None:
-    """Everything that waits."""
+    """Every entry that waits."""
     s = world.session
     y = (world.keep + 1).wait()
     y.numpy(), y.is_ready(), y.residency()
@@ -136,7 +138,7 @@ def lending(world: World) -> None:
 
 
 def dropped(world: World) -> None:
-    """Another session, which nobody closes."""
+    """Another session, which is never closed."""
     other = td.connect(world.session.address)
     (other.asarray([1.0]) + 1).wait()
     del other

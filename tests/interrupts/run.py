@@ -41,7 +41,7 @@ def say(what: str) -> None:
 
 
 def main() -> int:
-    """Strike, and print what is wrong; 1 if anything is."""
+    """Strike, and print the faults; 1 if there are any."""
     parser = argparse.ArgumentParser(description="Strike small programs wherever Python may raise.")
     parser.add_argument("--session", choices=SESSIONS, action="append")
     parser.add_argument("--program", choices=list(PROGRAMS), action="append")
@@ -63,7 +63,7 @@ def check_program(kind: str, name: str, options: argparse.Namespace) -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack, handlers_that_raise():
         world = open_world(kind, Path(folder), stack)
-        program(world)  # what is imported and captured once
+        program(world)  # imports and captures that happen once
         gc.collect()
         gc.freeze()
         found = [checkpoint for checkpoint in checkpoints(program, world) if options.each or not checkpoint.before]

@@ -2,7 +2,7 @@
 
 The interpreter looks for signals and thrown exceptions at the start of a function, at jumps backwards, and behind
 calls. `Striker` traces the package's frames in this thread, counts these points (*checkpoints*), and at one of them
-does what the interpreter would do: it calls the handler that is installed for a signal, or throws an exception.
+acts as the interpreter does: it calls the handler that is installed for a signal, or throws an exception.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def checkpoints(code: CodeType) -> frozenset[int]:
 
 
 class Struck(BaseException):
-    """What the handlers of the tests raise: no Exception, so that nobody takes it for an error."""
+    """The exception of the tests' handlers: no Exception, so that no code takes it for an error."""
 
 
 def raise_struck(*_: object) -> None:
@@ -99,13 +99,13 @@ class Striker:
                 self.passed[code, offset] = times + 1
                 if (code, offset, times) == self.target:
                     self.struck = True
-                    sys.settrace(None)  # the rest takes its usual time
+                    sys.settrace(None)  # other code takes its usual time
                     self.strike(frame)
         return self._look
 
 
 def by_signal(number: int) -> Callable[[FrameType], None]:
-    """A strike: what the interpreter does for a signal that has arrived."""
+    """A strike: as the interpreter acts on a signal that has arrived."""
 
     def strike(frame: FrameType) -> None:
         handler = getsignal(number)
@@ -128,5 +128,5 @@ def by_two_signals(_frame: FrameType) -> None:
 
 
 def by_throw(_frame: FrameType) -> None:
-    """A strike: what a debugger does."""
+    """A strike: an exception thrown by a debugger."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(get_ident()), ctypes.py_object(Struck))

@@ -1,4 +1,4 @@
-"""Wherever an exception from outside strikes a program, it arrives, and the session and its machine go on.
+"""An exception from outside arrives wherever it strikes a program, and the session and its machine go on.
 
 A sample of checkpoints of each program; `python -m tests.interrupts.run` strikes at all of them.
 """
@@ -45,11 +45,11 @@ def strike_at_some_places(program: Program, world: World, *, seed: int) -> None:
     """Strike at some checkpoints, each in another way."""
     gc.collect()
     with handlers_that_raise():
-        program(world)  # what is imported and captured once
+        program(world)  # imports and captures that happen once
         found = [checkpoint for checkpoint in checkpoints(program, world) if not checkpoint.before]
         rng = random.Random(seed)
         chosen = rng.sample(found, min(CHECKPOINTS, len(found)))
-        # For a program that, with other timing, passes by most of the chosen ones.
+        # For a program that, with other timing, does not reach most of the chosen ones.
         others = rng.sample(found, min(CHECKPOINTS, len(found)))
         struck = 0
         for number, checkpoint in enumerate((*chosen, *others)):

@@ -1,4 +1,4 @@
-"""A random load on every tier, and what must not grow under it: memory, descriptors, disk.
+"""A random load on every tier, and the sizes that must not grow under it: memory, descriptors, disk.
 
 Sessions come and go on two small devices, a small host and a store. Each computes, writes in place, moves, evicts,
 loads, saves, publishes, takes checkpoints and restores them, and compares every value that it reads.
@@ -24,19 +24,19 @@ from tensord.client.session.session import Session
 from tensord.client.tensor.tensor import Tensor
 
 ITEMS = 2048  # of a tensor
-TENSORS = 100  # of a session: about three times what the devices hold together
+TENSORS = 100  # of a session: about three times the capacity of the devices
 STEPS = 600  # of a session
 WEIGHTS = 64  # of the file
 NAMES = 10
 LARGEST = 1e6  # sums beyond it are not exact in the end
 PAGE = os.sysconf("SC_PAGE_SIZE")
-PATIENCE = 60.0  # seconds until what ended sessions had has gone
+PATIENCE = 60.0  # seconds until the memory of ended sessions is free
 
 Pair = tuple[Tensor, float]
 
 
 def crowded(directory: Path) -> list[dict[str, Any]]:
-    """Devices of which each tier holds a part of what a session has."""
+    """Devices of which each tier holds a part of a session's tensors."""
     return [
         {"name": "cpu:0", "memory": "1 MiB"},
         {"name": "sim:0", "memory": "256 KiB"},
@@ -47,7 +47,7 @@ def crowded(directory: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What the process has: seconds since the start, bytes of memory, descriptors, bytes of files."""
+    """The sizes of the process: seconds since the start, bytes of memory, descriptors, bytes of files."""
 
     seconds: float
     resident: int
@@ -56,14 +56,14 @@ class Footprint:
 
     @classmethod
     def now(cls, start: float, directory: Path) -> Footprint:
-        """After a collection, so that only what is held counts."""
+        """After a collection, so that only live objects count."""
         gc.collect()
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return cls(monotonic() - start, pages * PAGE, sum(1 for _ in Path("/proc/self/fd").iterdir()), used(directory))
 
 
 def used(directory: Path) -> int:
-    """Bytes that the files below a directory take; one that goes meanwhile has none."""
+    """Bytes of the files below a directory; a file that is removed meanwhile has none."""
     total = 0
     for path in directory.rglob("*"):
         with suppress(FileNotFoundError):
@@ -72,9 +72,10 @@ def used(directory: Path) -> int:
 
 
 def slope(taken: list[Footprint]) -> float:
-    """Bytes per hour by which memory grows: the most of the last third beside the most of the third before it.
+    """Bytes per hour by which memory grows: the maximum of the last third beside that of the third before it.
 
-    The first third fills caches. A line through all of them would take for growth what the system got back for a while.
+    The first third fills caches. A line through all of them would count the return of memory that the system had for a
+    while as growth.
     """
     third = len(taken) // 3
     before, after = taken[third : 2 * third], taken[2 * third :]
@@ -83,7 +84,7 @@ def slope(taken: list[Footprint]) -> float:
 
 
 class Visit:
-    """One session: tensors beside the number of which each is full, and random steps."""
+    """One session: tensors, each beside the number that fills it, and random steps."""
 
     def __init__(self, session: Session, rng: random.Random, directory: Path) -> None:
         self.session, self.rng, self.directory = session, rng, directory
@@ -161,16 +162,16 @@ class Visit:
 
 
 def compare(tensor: Tensor, value: float) -> None:
-    """A tensor is full of a number."""
+    """All elements of a tensor are the number."""
     found = tensor.numpy()
     if not (found == value).all():
         raise AssertionError(f"{found!r}, and not {value!r} everywhere")
 
 
 def soak(seconds: float, directory: Path, seed: int = 0, every: float = 20.0) -> Iterator[tuple[int, Footprint]]:
-    """Steps so far and a footprint every so many seconds, and at the end.
+    """The number of steps so far and a footprint every so many seconds, and at the end.
 
-    When it ends everything that the sessions had must have gone from every tier.
+    At the end the memory of all sessions must be free on every tier.
     """
     rng = random.Random(seed)
     save_file({f"w{n}": np.full(ITEMS, n, np.float32) for n in range(WEIGHTS)}, directory / "model.safetensors")

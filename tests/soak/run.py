@@ -1,7 +1,7 @@
-"""The random load for as long as you like: `python -m tests.soak.run --hours 8`, or `make soak`.
+"""A random load of any duration: `python -m tests.soak.run --hours 8`, or `make soak`.
 
-Every 20 s a line of what the process has; in the end by how much memory grows. It fails if that is more than
-`--slope`, if a value is wrong, or if memory of a tier is not given back.
+Every 20 s it prints a line of the process's sizes, and at the end the growth of memory. It fails if the growth is more
+than `--slope`, if a value is wrong, or if memory of a tier is not given back.
 """
 
 from __future__ import annotations

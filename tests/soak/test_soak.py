@@ -10,7 +10,7 @@ from .load import Footprint, slope, soak
 
 
 def test_the_load_is_right_and_leaves_nothing(tmp_path: Path) -> None:
-    """Values on every tier are right, and what ended sessions had has gone."""
+    """Values on every tier are right, and the memory of ended sessions is free."""
     steps, found = list(soak(1.0, tmp_path, seed=1))[-1]
     assert steps
     assert found.descriptors < 64
