@@ -47,7 +47,7 @@ def put(session: Any, value: Any) -> Any:
 def compiled(session: Any) -> None:
     """Wait until all requested kernels are compiled."""
     sources = device_of(session, "cuda:0")._fused.sources
-    until(session, lambda: sources._asked <= sources.compiled.keys())
+    until(session, lambda: sources._admitted <= sources.compiled.keys())
 
 
 def warm(session: Any, function: Callable[..., Any], *operands: Any) -> Any:
