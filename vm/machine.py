@@ -99,7 +99,7 @@ class VirtualMachine(Runtime):
         self.closed = False
         self.background.start()
         if not MACHINES:
-            AT_END.do(close_machines)
+            AT_END.register(close_machines)
         MACHINES.add(self)
 
     # -- sessions --------------------------------------------------------------------------------------------------

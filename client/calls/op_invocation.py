@@ -1,4 +1,9 @@
-"""A call of an op on its way to a device, and the chain of handlers that it passes."""
+"""A call of an op on its way to a device, and the chain of handlers that it passes (`session/handlers`).
+
+`OpInvocation` is the inner form: users' handlers see `handlers.Invocation`, which also names the session. A call that
+concerns a global tensor (`is_global`) does not pass the chain as a whole: `global_tensors/calls` makes calls on its
+parts of it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,8 @@ from .checks import Device
 
 
 class OpInvocation(NamedTuple):
-    """One call of an op. Its attributes are frozen: later changes of a dict have no effect."""
+    """One call of an op. Its attributes are frozen: later changes of a dict have no effect. `out`: the tensors that the
+    call updates; `device`: where it runs, if the caller says so."""
 
     op: OpDef
     inputs: tuple[Any, ...]
@@ -33,14 +39,17 @@ class HandlerChain(Protocol):
 
 
 def is_global(core: Core, invocation: OpInvocation) -> bool:
-    """Return whether a global tensor takes part in the call, or the call makes one."""
+    """Return whether a global tensor takes part in the call, or the call makes one.
+
+    A call without tensors makes one if its device is a placement, or by default (`Core.placement`).
+    """
     if isinstance(invocation.device, Placement):
         return True
     if invocation.device is None and core.placement is not None and not any_tensor(invocation):
         return True
-    return any(type(each) in GLOBALS for each in (*(invocation.out or ()), *invocation.inputs))
+    return any(type(value) in GLOBALS for value in (*(invocation.out or ()), *invocation.inputs))
 
 
 def any_tensor(invocation: OpInvocation) -> bool:
     """Return whether any operand or target is a tensor."""
-    return any(isinstance(each, Tensor) for each in (*(invocation.out or ()), *invocation.inputs))
+    return any(isinstance(value, Tensor) for value in (*(invocation.out or ()), *invocation.inputs))

@@ -1,8 +1,12 @@
 """Symbolic numbers: stand in for Python's numbers while a function is captured.
 
 As an operand, and in arithmetic among numbers, a symbolic number is a number of the program: a run computes it from its
-own arguments. Any other use (a comparison, an index, a shape, `math`, text) reads its present value. The parameters
-behind it then become *fixed*: their values are part of the capture's key.
+own arguments. Any other use (a comparison, an index, a shape, `math`, text) reads its present value. The arguments from
+which the number is computed then become *fixed*: their values are part of the capture's key.
+
+Arithmetic stays symbolic only among Python's own numbers: NumPy's scalars have rules of their own, so arithmetic with
+one reads the values. An operator with a tensor is left to the tensor, which takes the symbolic number as an operand.
+The operators of `SymbolicNumber` are set at the end of this module, from the tables.
 """
 
 from __future__ import annotations
@@ -27,9 +31,8 @@ from ..tensor.tensor import Tensor
 if TYPE_CHECKING:
     from .capture import Capture
 
-# Python's names of operators that are not `__op__` for an arithmetic `op`.
-_WORDS: Final = {"and": "and_", "or": "or_"}
-_OTHERS: Final = ("lshift", "rshift", "divmod")  # binary, but not part of a program's arithmetic
+_NAMES_IN_OPERATOR: Final = {"and": "and_", "or": "or_"}  # where the module's name is another than in `__and__`
+_ON_VALUES: Final = ("lshift", "rshift", "divmod")  # binary operators that are not part of a program's arithmetic
 _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "bool": bool,
     "int": int,
@@ -45,8 +48,8 @@ _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 class NumberSymbol:
-    """A capture's knowledge of a symbolic number: its slot (`number`), its present value (None if only runs know it),
-    and the positions of the arguments' numbers from which it is computed (`leaves`)."""
+    """A capture's knowledge of a symbolic number: its slot in the program (`number`), its present value (None if only
+    runs know it), and from which of the numbers among the arguments it is computed (`leaves`: their positions)."""
 
     __slots__ = ("capture", "leaves", "number", "value")
 
@@ -85,6 +88,7 @@ class NumberSymbol:
 
     @property
     def kind(self) -> type:
+        """The type of the value. Numbers that only runs know are of a random call, and integers."""
         return int if self.value is None else type(self.value)
 
     @property
@@ -149,14 +153,14 @@ def fixed(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """An attribute, with values in place of symbolic numbers."""
+    """An attribute of an op, which is a part of the program: with values, which become fixed, for symbolic numbers."""
     if type(value) is tuple or type(value) is list:
         return type(value)(map(plain, value))
     return fixed(value)
 
 
 def compared(name: str, number: SymbolicNumber, tensor: Tensor) -> Tensor:
-    """Compare with the number on the left."""
+    """The comparison of a number, on the left, with a tensor."""
     operands: list[Any] = [number, tensor]
     return call(tensor._core, COMPARISONS[name], operands)[0]
 
@@ -182,6 +186,7 @@ def _combined(op: str, function: Callable[..., Any], *operands: Any) -> Any:
 
 
 def _arithmetic(op: str, function: Callable[..., Any], arity: int) -> None:
+    """Set an operator that is part of a program's arithmetic."""
     if arity == 1:
         setattr(SymbolicNumber, f"__{op}__", lambda self: _combined(op, function, self))
         return
@@ -191,10 +196,11 @@ def _arithmetic(op: str, function: Callable[..., Any], arity: int) -> None:
 
 
 def _on_values(name: str, function: Callable[..., Any]) -> None:
+    """Set a binary operator that reads the values: a comparison, or one of `_ON_VALUES`."""
+
     def operate(self: SymbolicNumber, other: Any) -> Any:
-        if isinstance(
-            other, Tensor
-        ):  # NumPy's scalars ask first, as in their own comparisons; Python's leave the operation to it
+        if isinstance(other, Tensor):
+            # A NumPy scalar on the left compares itself with a tensor; a Python number leaves that to the tensor.
             number = self._symbol.as_operand(self)
             return NotImplemented if number is self or name not in COMPARISONS else compared(name, number, other)
         return function(self._symbol.fixed(), fixed(other))
@@ -209,8 +215,8 @@ def _on_values(name: str, function: Callable[..., Any]) -> None:
 
 for _op, (_arity, _function) in ARITHMETIC.items():
     _arithmetic(_op, _function, _arity)
-for _name in (*COMPARISONS, *_OTHERS):
-    _on_values(_name, divmod if _name == "divmod" else getattr(operator, _WORDS.get(_name, _name)))
+for _name in (*COMPARISONS, *_ON_VALUES):
+    _on_values(_name, divmod if _name == "divmod" else getattr(operator, _NAMES_IN_OPERATOR.get(_name, _name)))
 for _name, _function in _CONVERSIONS.items():
     setattr(SymbolicNumber, f"__{_name}__", lambda self, _function=_function: _function(self._symbol.fixed()))
 OPERANDS.add(SymbolicNumber)

@@ -110,7 +110,7 @@ def close_at_exit(transport: Closing) -> None:
     This also holds if its session is gone: the transport's own thread is then closing it, and may need some time.
     """
     if not _open:
-        AT_END.do(close_sessions)
+        AT_END.register(close_sessions)
     _open.add(transport)
 
 

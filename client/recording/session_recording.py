@@ -1,7 +1,9 @@
 """`with session.record(path):` a session that records itself.
 
-A thread fetches what the machine has noted, so that little of it accumulates there. The thread stops at the first
-error, which the end of the block raises; the file is then complete up to that point.
+The machine notes the session's messages and values; a thread of the client fetches the notes and writes them to the
+file (`recorder`), so that few of them accumulate in the machine. Recording begins when the object is made, so that
+errors of the file are raised by `session.record` itself. The thread stops at the first error, which the end of the
+block raises; the file is then complete up to that point.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from typing import Any, Final, Self
 
 from .recorder import ValueRecorder
 
-PAUSE: Final = 0.05  # seconds between two checks
+PAUSE: Final = 0.05  # seconds between two questions to the machine for its notes
 
 
 class SessionRecording:
-    """A context manager. `path`: the file."""
+    """A context manager, whose end completes the file `path`. `query`: asks the machine; `limit`: the size of the file
+    in bytes at which recording ends; `without`: patterns of names and lines whose values are left out; `session`: the
+    session's id."""
 
     def __init__(
         self, query: Callable[..., Any], path: str | Path, *, limit: int, without: Sequence[str], session: int

@@ -130,7 +130,7 @@ class AtExit:
         """Add work. This is registered after the machine's end, and therefore runs before it."""
         if work not in self._open:
             self._open.add(work)
-            AT_END.do(self.finish)
+            AT_END.register(self.finish)
 
     def finish(self) -> None:
         """Finish all work within the time of one session. KeyboardInterrupt gives up the rest, without a traceback."""

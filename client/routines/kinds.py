@@ -1,4 +1,16 @@
-"""Kinds of objects that functions find outside of their arguments, by the way in which their state can be looked up."""
+"""Classifies the objects that a function reads outside of its arguments, for the search for guards (`search`).
+
+A routine's program is valid while the state that its capture has read is unchanged. The search asks of each object that
+it finds whether a value of the program can depend on the object's state, and how that state can be looked up:
+
+- `is_constant`: immutable, so a guard of its identity or value is enough;
+- `is_trusted`, `INERT`: no value depends on its state, or only on state that `watch` observes during the capture;
+- `is_program_class`, `is_of_program`: the user's own code, whose attributes are looked up where the code names them;
+- `is_in_c`, `is_iterator`: it has state that cannot be looked up, so the search refuses it;
+- `parts_of`, `slots_of`: the objects inside, which are examined in turn.
+
+Objects of libraries that are not in these lists are examined like the user's.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +68,8 @@ INERT: Final = frozenset((*_LANGUAGE, *_FUNCTIONS, *_IN_C, *_SYSTEM, *_THREADS, 
 
 
 class _Named(NamedTuple):
+    """Only to have the type of a named tuple's fields."""
+
     name: str
 
 
@@ -63,7 +77,7 @@ _C_FUNCTIONS: Final = (WrapperDescriptorType, MethodDescriptorType, ClassMethodD
 _CODE: Final = (CodeType, FrameType, TracebackType, GenericAlias, UnionType, GetSetDescriptorType, MemberDescriptorType)
 _CALLED: Final = (*_C_FUNCTIONS, BuiltinFunctionType, MethodWrapperType, np.ufunc)
 LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
-# Objects whose state reaches no program, except for named attributes: locks, and the machinery of logs.
+# Classes of objects on whose state no value depends, except on attributes that the code names: locks, and logging.
 TRUSTED: Final = (
     *LOCKS,
     threading.Condition,
@@ -76,7 +90,7 @@ TRUSTED: Final = (
 _TRUSTED_NAMES: Final = frozenset(("_multiprocessing.SemLock", "_ctypes.CField"))  # of classes that Python hides
 _SINGLE: Final = (type(NotImplemented), type(...))
 # Immutable, although without a hash of their own.
-_FIXED: Final = (re.Match, struct.Struct, zoneinfo.ZoneInfo, type(_Named.name), *_SINGLE)
+_IMMUTABLE: Final = (re.Match, struct.Struct, zoneinfo.ZoneInfo, type(_Named.name), *_SINGLE)
 BUFFERS: Final = (
     bytearray,
     array.array,
@@ -87,7 +101,7 @@ BUFFERS: Final = (
     ctypes._SimpleCData,
 )
 # Classes in C whose state is examined, or lies in the objects of their `__dict__`.
-_SEEN: Final = (dict, list, tuple, set, frozenset, deque, SimpleNamespace, BaseException, property, type, *VALUES)
+_EXAMINED: Final = (dict, list, tuple, set, frozenset, deque, SimpleNamespace, BaseException, property, type, *VALUES)
 
 
 def root(module: Any) -> str:
@@ -108,17 +122,19 @@ def is_of_program(module: str) -> bool:
 
 
 def is_program_class(kind: type) -> bool:
+    """Return whether the class is defined in the user's program."""
     return is_of_program(kind.__module__)
 
 
 def is_random(value: Any) -> bool:
+    """Return whether the value is a generator of random numbers; `watch` observes its use."""
     return isinstance(value, random.Random | np.random.Generator | np.random.RandomState | np.random.BitGenerator)
 
 
 def is_constant(value: Any) -> bool:
     """Return whether the value is immutable. Objects of library classes with a hash of their own count as such."""
     kind = type(value)
-    if kind in VALUES or isinstance(value, (np.generic, range, *_CODE, *_FIXED)) or kind is object:
+    if kind in VALUES or isinstance(value, (np.generic, range, *_CODE, *_IMMUTABLE)) or kind is object:
         return True
     if is_program_class(kind) or isinstance(value, type | ContextVar) or hasattr(kind, "__iter__"):
         return False
@@ -146,7 +162,7 @@ def is_in_c(kind: type) -> bool:
     if issubclass(kind, BaseException | enum.Enum):
         return False
     for base in kind.__mro__[:-1]:
-        if base not in _SEEN and any(isinstance(each, _C_FUNCTIONS) for each in vars(base).values()):
+        if base not in _EXAMINED and any(isinstance(each, _C_FUNCTIONS) for each in vars(base).values()):
             return True
     return False
 

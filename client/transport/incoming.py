@@ -1,6 +1,13 @@
-"""From the daemon's frames to answers: sets replies, and queues callbacks.
+"""Decodes the daemon's frames, and gives each answer to the object that waits for it, by the number of the request:
 
-An answer that the daemon sends again after a reconnect is ignored. When the connection is lost, all open replies fail.
+- a `Reply`, which the thread or event loop that asked waits for (`replies`);
+- a side effect, whose callback the transport runs later, without the lock (`effects`);
+- a host call: the daemon asks this process to call a function, or says that a call is over (`callers`).
+
+The daemon numbers its messages of answers. After a reconnect it sends those again that it does not know to have
+arrived; numbers up to `received` are ignored. Each message also reports the daemon's progress, from which `credit`
+computes how much more may be sent. Long answers come in several parts. An answer in the daemon's own memory keeps that
+memory until the array is dropped (`memory`). When the session is lost, all open replies fail.
 """
 
 from __future__ import annotations
@@ -29,15 +36,17 @@ from .memory import DaemonMemory
 from .outgoing import OutgoingBatches
 from .replies import Reply
 
-ACK_EVERY = 8  # answers between two acknowledgements
+ACK_EVERY = 8  # messages of answers between two acknowledgements, which `remote` sends
 CLOSED_HERE = "the session was closed"
 
 
 class Incoming:
     """Decodes frames and sets replies. Guarded by the transport's lock.
 
-    `consumed`, `consumed_bytes`: the messages and bytes that the daemon has processed. `lost`: the error that ended the
-    connection. `effects`: runs side effects, outside of the lock, since they are user code.
+    `received`, `acknowledged`: the number of the latest message of answers, and the one that the daemon was told.
+    `consumed`, `consumed_bytes`: the messages and bytes that the daemon has processed. `parts`: what has come of long
+    answers. `lost`: the error that ended the session. `effects`: runs side effects, outside of the lock, since they are
+    user code.
     """
 
     def __init__(self, outgoing: OutgoingBatches, memory: DaemonMemory) -> None:
@@ -57,12 +66,13 @@ class Incoming:
         self.lost: TensordError | None = None
 
     def take(self, frames: Sequence[Any]) -> None:
+        """Handle one message: answers, a WELCOME after a reconnect, or the reason why the daemon ends the session."""
         header = decode(frames[0].buffer, MAX_HEADER, MAX_HEADER)
         kind = header[0]
         if kind == REPLIES:
             self._take_replies(header, frames[1:])
         elif kind == WELCOME:
-            self.resumed(header[6])
+            self.resumed(header[6])  # the number of messages that the daemon has received
         else:
             self.lost = ending_error(header) or self.lost
 
@@ -73,7 +83,7 @@ class Incoming:
         self.received = number
         self.consumed, self.consumed_bytes = consumed, consumed_bytes
         self._outgoing.consumed(consumed)
-        if free:
+        if free:  # upload segments that the daemon has freed
             self._memory.freed(free)
         for request, kind, body in answers:
             self._answer(request, kind, body, payloads)
@@ -105,6 +115,7 @@ class Incoming:
         self._set(request, value, error, again=kind == AGAIN)
 
     def _set(self, request: int, value: Any, error: TensordError | None, *, again: bool) -> None:
+        """Give an answer to its side effect or reply. `again`: the side effect gets further answers."""
         if request in self._outgoing.effects:
             self.effects.answers.append(EffectAnswer(request, value, error, again))
             return
@@ -159,7 +170,7 @@ class Incoming:
             reply.set(None, self.lost)
 
     def _named(self, error: TensordError) -> TensordError:
-        """The error; NodeLost for a lost node."""
+        """The error; NodeLost in place of ConnectionLost if the daemon is a node of a cluster."""
         if not self.node or type(error) is not ConnectionLost or error.message == CLOSED_HERE:
             return error
         return node_lost(self.node, error.message)

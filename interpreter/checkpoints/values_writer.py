@@ -1,8 +1,11 @@
-"""The values files of a generation that is being written.
+"""Writes the values files of one generation: the contents of all names at one moment, on disk (`writer`).
 
-A large value has a file of its own, small ones share packs. Checksums are computed while the bytes are in the
-processor's cache, and the system is asked to start writing early (`write_ahead`), so that disk and processor work
-concurrently.
+A large value has a file of its own, small ones share *packs*. Files have random ids as names, so a new file never
+replaces one of another generation. Each file is flushed and gets its name once it is complete, some of them together.
+This may be before the generation is complete: without a manifest, nobody reads them, and `remove` removes them.
+
+Checksums are computed while the bytes are in the processor's cache, and the system is asked to start writing early
+(`write_ahead`), so that disk and processor work concurrently.
 """
 
 from __future__ import annotations
@@ -17,14 +20,14 @@ from .layout import UNFINISHED_CHECKPOINT, values_file
 from .repacking import FULL_PACK_BYTES, LARGE_VALUE_BYTES
 
 STEP_BYTES: Final = 1 << 18  # bytes that are summed and written while they are in the processor's cache
-FILES_PER_FLUSH: Final = 16  # files that are flushed together
+FILES_PER_FLUSH: Final = 16  # complete files that are flushed and renamed together
 
 
 class ValuesWriter:
     """New values files in an open directory. Values are written one after the other: `start`, `append`, and `finish` or
-    `withdraw`.
+    `withdraw`. At the end, `rename` or `remove` is called.
 
-    FileError if the disk fails; the caller then gives up all files.
+    FileError if the disk fails; the caller then removes all files.
     """
 
     def __init__(self, directory: int) -> None:
@@ -46,7 +49,7 @@ class ValuesWriter:
         return self._file.id, self._file.content.size
 
     def append(self, view: memoryview) -> None:
-        """The next bytes of the value."""
+        """Write the next bytes of the value."""
         file = self._file
         assert file is not None  # noqa: S101 - for the type checker: nobody else calls
         for begin in range(0, len(view), STEP_BYTES):
@@ -67,7 +70,7 @@ class ValuesWriter:
         return self._crc
 
     def withdraw(self) -> None:
-        """Give up the begun value. Its bytes in a pack are waste."""
+        """Give up the begun value. Its bytes in a pack stay there, unused."""
         file, self._file = self._file, None
         assert file is not None  # noqa: S101
         if file is self._pack:
@@ -77,14 +80,14 @@ class ValuesWriter:
             file.content.abandon()
 
     def rename(self) -> None:
-        """Give all files their names; the caller flushes the directory."""
+        """Give all files their names that have none yet; the caller flushes the directory."""
         if self._pack is not None:
             self._close(self._pack)
             self._pack = None
         self._rename_waiting()
 
     def remove(self) -> None:
-        """Remove the written files."""
+        """Remove all files, renamed or not."""
         for file in (*self._waiting, self._pack, self._file):
             if file is not None:
                 file.content.abandon()
@@ -93,12 +96,14 @@ class ValuesWriter:
                 os.unlink(values_file(id_), dir_fd=self._directory)
 
     def _close(self, file: _File) -> None:
+        """Put a complete file to those that wait for their flush."""
         file.content.write_ahead()
         self._waiting.append(file)
         if len(self._waiting) >= FILES_PER_FLUSH:
             self._rename_waiting()
 
     def _rename_waiting(self) -> None:
+        """Flush and rename; a file is forgotten only after that, so that `remove` finds it if the disk fails."""
         while self._waiting:
             self._waiting[0].content.rename()
             del self._waiting[0]

@@ -1,9 +1,12 @@
-"""Finalisers that no exception from outside stops. Python ignores exceptions in finalisers, so the exception would be
-lost, and so would the rest of the finaliser's work.
+"""Finalisers that no exception from outside (a signal handler's, another thread's; see `interrupts`) stops half-way.
+Python ignores exceptions in finalisers, so the exception would be lost, and so would the rest of the finaliser's work.
+
+There are three ways, from the simplest on:
 
 - `FINALISER` runs no Python code, so no exception can stop it; it costs each object some 0.3 us. The class has
   `__del__ = FINALISER`, and each object an attribute `_drop`, a C function without parameters: `partial(os.close, fd)`,
-  `each_of` several, or `NOTHING`. If `__init__` was interrupted before it set `_drop`, nothing happens.
+  `each_of` several, or `NOTHING`. It is a property: Python looks up `__del__`, gets the function in `_drop`, and calls
+  that function. If `__init__` was interrupted before it set `_drop`, nothing happens.
 - `LastReference`, for objects of other classes, is a weak reference that puts itself into a queue when its object is
   gone.
 - `redone` marks a finaliser in Python, or the callback of a weak reference, that is called again if an exception has
@@ -21,15 +24,15 @@ from typing import Any, Final, TypeVar
 from weakref import ref
 
 FINALISER: Final[Any] = property(attrgetter("_drop"))
-NOTHING: Final[Callable[[], object]] = bool
+NOTHING: Final[Callable[[], object]] = bool  # a C function that does nothing
 
 
 def each_of(*functions: Callable[[], object]) -> Callable[[], object]:
-    """A C function that calls these C functions, one after the other, when it is first called."""
+    """A C function that calls these C functions, one after the other. Later calls of it do nothing."""
     return partial(deque, map(call, functions), 0)
 
 
-REDONE_FINALISERS: Final[dict[CodeType, Callable[..., None]]] = {}
+REDONE_FINALISERS: Final[dict[CodeType, Callable[..., None]]] = {}  # by their code, with which `finish` finds them
 Finaliser = TypeVar("Finaliser", bound=Callable[..., None])
 
 
@@ -41,7 +44,7 @@ def redone(finaliser: Finaliser) -> Finaliser:
 
 
 def finish(frame: FrameType) -> bool:
-    """Finish the finaliser that was stopped in that frame.
+    """Call the finaliser that an exception has stopped in that frame again; `interrupts` does so.
 
     False for a finaliser that may raise an error of its own, such as a user's `weakref.finalize`: Python reports that
     error. The callbacks of Python's weak containers raise none, and have nothing left to do.

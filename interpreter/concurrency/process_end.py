@@ -1,8 +1,10 @@
-"""Actions at the normal end of this process, after all its threads except the background ones have ended.
+"""Actions at the normal end of this process, such as closing sessions: done once all threads but daemon threads have
+ended.
 
-A child that `multiprocessing` has forked ends with `os._exit`, without the handlers of `atexit`. It runs the finalizers
-of `multiprocessing.util` that were registered in the child itself. So an object that needs an end registers it when it
-begins, not when its module is imported.
+`atexit` alone is not enough. An action that is registered again has to move in front of those registered in between.
+And a child that `multiprocessing` has forked ends with `os._exit`, without the handlers of `atexit`; it runs the
+finalizers of `multiprocessing.util` that were registered in the child itself. So an object that needs an end registers
+it when it begins, not when its module is imported.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class ProcessEnd:
         self._finalizer: Any = None
         atexit.register(self.run)
 
-    def do(self, action: Callable[[], object]) -> None:
+    def register(self, action: Callable[[], object]) -> None:
         """Register an action. Registering it again moves it in front of everything registered in between."""
         self._actions.pop(action, None)
         self._actions[action] = None
@@ -45,6 +47,7 @@ class ProcessEnd:
             self._finalizer = Finalize(None, self._run_in_child, exitpriority=AFTER_ITS_CHILDREN)
 
     def _run_in_child(self) -> None:
+        """Wait for the child's threads, then do the registered actions."""
         for thread in threading.enumerate():  # as at any other end; `multiprocessing` waits for them afterwards
             if not thread.daemon and thread is not threading.current_thread():
                 thread.join()

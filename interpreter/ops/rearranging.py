@@ -1,4 +1,9 @@
-"""Ops that rearrange elements: roll, repeat, tile, tril and triu, take."""
+"""Ops that rearrange elements: roll, repeat, tile, tril and triu, take.
+
+Their kernels copy: `views` has the ops whose results strides can express. `take` and `repeat_each` read positions or
+counts from a tensor, so their kernels check data, and raise on wrong ones. The shape of `repeat_each` depends on
+data: its infer function returns None, and its kernel gets the attribute `room`, the most bytes that it may allocate.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +78,8 @@ def roll_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: At
         return
     shifts = {axis: distance for axis, distance in _shifts(x.shape, attributes).items() if distance}
     for axis in list(shifts)[:-_MAX_AXES_AT_ONCE]:  # one after the other, since n axes at once have 2**n blocks
-        cut, before = x.shape[axis] - shifts.pop(axis), (slice(None),) * axis
-        x = xp.concatenate((x[(*before, slice(cut, None))], x[(*before, slice(cut))]), axis=axis)
+        cut, axes_before = x.shape[axis] - shifts.pop(axis), (slice(None),) * axis
+        x = xp.concatenate((x[(*axes_before, slice(cut, None))], x[(*axes_before, slice(cut))]), axis=axis)
     for blocks in itertools.product(*(_blocks(n, shifts.get(axis, 0)) for axis, n in enumerate(x.shape))):
         out[tuple(target for target, _ in blocks)] = x[tuple(source for _, source in blocks)]
 
@@ -116,7 +121,7 @@ def _check_counts(counts: Shape, what: str) -> None:
 
 
 def infer_repeat(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The axis grows; without an axis, the result is 1-d, in C order."""
+    """The axis gets `repeats` times as long; without an axis, the result is 1-d, in C order."""
     x, repeats = tensor_meta(metas), attributes["repeats"]
     _check_counts((repeats,), "repeats")
     if attributes["axis"] is None:
@@ -128,8 +133,8 @@ def infer_repeat(metas: Metas, attributes: Attributes) -> OutputMetas:
 def repeat_kernel(_xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """Broadcasts x along a new axis for the repeats, after the repeated axis."""
     shape: Shape = inputs[0].shape
-    behind = len(shape) if attributes["axis"] is None else normal_axis(attributes["axis"], len(shape)) + 1
-    before, after = shape[:behind], shape[behind:]
+    new_axis = len(shape) if attributes["axis"] is None else normal_axis(attributes["axis"], len(shape)) + 1
+    before, after = shape[:new_axis], shape[new_axis:]
     _spread(inputs[0], outputs[0], (*before, 1, *after), (*before, attributes["repeats"], *after))
 
 
@@ -141,7 +146,7 @@ def _padded(shape: Shape, attributes: Attributes) -> tuple[Shape, Shape]:
 
 
 def infer_tile(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """Each axis grows; missing axes and repetitions count as one."""
+    """Each axis gets as many times as long as it has repetitions; missing axes and repetitions count as one."""
     x = tensor_meta(metas)
     _check_counts(attributes["repetitions"], "repetitions")
     return (Meta.of(tuple(n * r for n, r in zip(*_padded(x.shape, attributes), strict=True)), x.dtype),)
@@ -186,7 +191,8 @@ def _check_room(nbytes: int, room: int) -> None:
 
 
 def repeat_each_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, attributes: Attributes) -> tuple[Array]:
-    """Element k is at position j of the result if the repeats of exactly k elements end at or before j."""
+    """Finds for each position of the result the number of elements whose repeats end at or before it: this is the
+    position in x of the element that belongs there."""
     x, counts = inputs
     axis = attributes["axis"]
     if axis is None:

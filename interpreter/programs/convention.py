@@ -1,6 +1,10 @@
 """The calling convention of a routine: which of its nested arguments are a program's parameters and numbers, and how
 its results are assembled. It is plain data, which a published routine carries: nothing is ever pickled.
 
+A client makes a convention from a captured call (`client/capture/binding`, `client/capture/results`) and encodes it to
+publish the routine; the daemon stores the plain data; another client, or the daemon that checks it, decodes it. Decoded
+data are untrusted: `decode` bounds their size, and checks every slot against the program.
+
 A convention is a tree of nodes. On the wire a node is an array:
 
     ["parameter" | "captured" | "result", n, null]   a tensor: the program's parameter n, captured tensor n, result n
@@ -132,7 +136,7 @@ def encode(convention: CallingConvention) -> tuple[Any, ...]:
 
 
 def count(nodes: Sequence[Any]) -> int:
-    """The number of nodes in these."""
+    """The number of these nodes and of those inside them."""
     return sum(1 + (count(node[3]) if node[0] in CONTAINER_KINDS else 0) for node in nodes)
 
 
@@ -168,7 +172,8 @@ def decode(wire: Any, program: Program) -> CallingConvention:
 
 
 class Decoder:
-    """Decodes one convention, and notes the parameters and numbers for which it has a slot."""
+    """Decodes one convention. Notes the slots in its arguments, since each parameter and each number of the program has
+    to be among them. `_bounds`: how many slots of each kind a node may refer to."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -183,20 +188,20 @@ class Decoder:
         """The whole convention."""
         if sum(len(value) for value in leaves(wire) if type(value) is str) > MAX_TEXT_LENGTH:
             raise ValueError("its texts are too long")
-        name, *arguments, result = wire
-        first, firsts, second, seconds = arguments
-        given = [
-            tuple((text(each), self._node(node, 0)) for each, node in zip(names, nodes, strict=True))
-            for names, nodes in ((first, firsts), (second, seconds))
-        ]
-        names = [each for some in given for each, _ in some]
+        name, positional_names, positional_nodes, keyword_names, keyword_nodes, result = wire
+        positional = self._arguments(positional_names, positional_nodes)
+        keywords = self._arguments(keyword_names, keyword_nodes)
+        names = [argument for argument, _ in positional + keywords]
         if len(set(names)) < len(names):
             raise ValueError("two arguments have one name")
         if len(self._found) < sum(self._bounds.values()):
             raise ValueError("no argument stands for some parameter of the program")
-        program = self._program
+        program = self._program  # the result may also refer to other tensors and numbers of the program
         self._bounds |= {CAPTURED: len(program.captured), RESULT: len(program.results), NUMBER: len(program.numbers)}
-        return CallingConvention(text(name), given[0], given[1], self._node(result, 0))
+        return CallingConvention(text(name), positional, keywords, self._node(result, 0))
+
+    def _arguments(self, names: Any, nodes: Any) -> tuple[tuple[str, Node], ...]:
+        return tuple((text(name), self._node(node, 0)) for name, node in zip(names, nodes, strict=True))
 
     def _node(self, wire: Any, depth: int) -> Node:
         self._nodes += 1

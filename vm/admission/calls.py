@@ -1,6 +1,10 @@
-"""Admission of a call of an op: a view takes effect at once; any other op becomes an instruction.
+"""Admission of a call of an op (CALL) that `inline` could not run: a view takes effect at once; any other op becomes an
+instruction.
 
-For an instruction, operands are checked against the signature, transfers are planned, and targets are made.
+For an instruction, operands are checked against the signature, quotas are checked, transfers of the operands to the
+device are planned, targets are made, and `Tiers.admit` makes room and admits it. All of this follows program order and
+never waits. A refused call still has results: their handles are defined, poisoned with the error. In either case the
+operands that the message releases are released.
 """
 
 from __future__ import annotations
@@ -81,16 +85,18 @@ class CallHandler:
         pending = check_metas(plan, operands, targets)
         if not plan.in_place:
             check_new(session, outputs)
-        known = not plan.pending  # to the client; what the machine has learned since then depends on timing
+        # If the client did not know all metas, the machine may know them by now; this depends on timing, so such a call
+        # always becomes an instruction.
+        known_to_client = not plan.pending
         if plan.pending or (plan.in_place and None in plan.outputs):
             plan = self.resolve(plan, operands, targets)
-        dying = released and handles_released(plan, inputs, released)
-        if known and self.take_view(session, plan, operands, outputs, dying):
+        handles_gone = released and handles_released(plan, inputs, released)
+        if known_to_client and self.take_view(session, plan, operands, outputs, handles_gone):
             return
         if plan.in_place:
             check_targets(session, targets, plan.device, self.scheduler.snapshots)
         else:
-            check_results(session, plan.outputs, dying)
+            check_results(session, plan.outputs, handles_gone)
         residency, device, cause = self.residency, plan.device, Cause(session, location)
         if device.backend.lost is not None:
             refuse_lost(device)
@@ -121,12 +127,12 @@ class CallHandler:
         return plan.with_metas(operands, metas, self.infer, wanted)
 
     def take_view(
-        self, session: VmSession, plan: Plan, operands: list[Any], outputs: Sequence[int], dying: int
+        self, session: VmSession, plan: Plan, operands: list[Any], outputs: Sequence[int], handles_gone: int
     ) -> bool:
         """Carry out a view op without an instruction; False if strides cannot express the view."""
         if plan.op.view is None or plan.in_place:
             return False
-        check_tensors(session, 1 - dying)
+        check_tensors(session, 1 - handles_gone)
         view = view_of(plan, operands[0])
         if view is None:
             return False
@@ -201,7 +207,8 @@ def check_counts(plan: Plan, inputs: Sequence[Any], outputs: Sequence[int]) -> N
 
 
 def check_metas(plan: Plan, operands: Sequence[Any], targets: Sequence[VmTensor]) -> bool:
-    """Check a call's operands against its signature. Are metas pending, to be checked once they are known?"""
+    """Check a call's operands against its signature. Return whether metas are pending, to be checked once they are
+    known."""
     metas = [(value.meta if isinstance(value, VmTensor) else type(value)) for value in operands]
     metas += [target.meta for target in targets]
     for meta, wanted in zip(metas, (*plan.metas, *plan.outputs), strict=False):

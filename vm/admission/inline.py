@@ -208,7 +208,7 @@ class Inline:
                 if ring.enabled:
                     copies = traced + (copy.id, copy.version)  # noqa: RUF005 - half the time of a display with a star
                     allocated = device.backend.allocated
-                    entry = (id_, plan.traits, copies, tick, scheduler.now, started, finished, location, allocated)
+                    entry = (id_, plan.record_head, copies, tick, scheduler.now, started, finished, location, allocated)
                     ring.append(entry if launches is None else (*entry, 0, launches.order.issued + 1, met))
                 if launches is not None:
                     self.launching.launched(session, plan, launches, used, copy)

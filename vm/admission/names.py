@@ -1,6 +1,9 @@
-"""Names of tensors and routines that sessions share, and handles: the holders that keep a tensor alive.
+"""Holders, which keep a tensor alive: the names under which sessions share tensors and routines, and the handles of
+sessions. The release of the last holder releases the tensor.
 
-The release of the last holder releases the tensor.
+A global tensor has a name for each of its parts; users name the whole (`directory.families`). Requests about several
+names succeed or fail as a whole. A durable name stays durable when another value is published under it, also as a part
+of a global tensor.
 """
 
 from __future__ import annotations
@@ -49,14 +52,14 @@ class NameHandlers:
         check_published(directory, session, given, publications, replaced)
         session.shares = True
         replaced_durable = [name for name in replaced if name in directory.durable]
-        lasting = set(map(user_name, replaced_durable))
+        durable_users_names = set(map(user_name, replaced_durable))
         for name, published in zip(given, publications, strict=True):
             for tensor in published.tensors:
                 tensor.holders += 1
-            lasts = durable or name in directory.durable or user_name(name) in lasting
+            is_durable = durable or name in directory.durable or user_name(name) in durable_users_names
             self._drop_name(name)
             directory.bind(name, published, session.account)
-            if lasts:
+            if is_durable:
                 directory.keep(name)
         for name in replaced:
             self._drop_name(name)
@@ -93,7 +96,11 @@ class NameHandlers:
     def release_operands(
         self, session: VmSession, plan: Plan | None, inputs: Sequence[Any], outputs: Sequence[int], released: int
     ) -> None:
-        """Release the operands that a call releases (bits), even if the call is refused or fails."""
+        """Release the operands and results that a call releases, even if the call is refused or fails.
+
+        `released`: bits, first one for each input, then one for each result. `plan`: None if the signature is unknown;
+        then all inputs are taken for handles.
+        """
         scalars, count = plan.scalars if plan is not None else (), len(inputs)
         while released:
             position = (released & -released).bit_length() - 1

@@ -128,7 +128,7 @@ class RunsAtOnce:
         if failure is None:
             used = backend.allocated + (recipe.arena if segment.own else 0)
             launch = 0 if launches is None else launches.order.issued
-            keep_record(scheduler, plan.traits, tuple(traced), started, location, used, 0, launch, met)
+            keep_record(scheduler, plan.record_head, tuple(traced), started, location, used, 0, launch, met)
             if stamps is not None:
                 scheduler.ring.keep_stamps(scheduler.ids, stamps.times)
         else:

@@ -1,7 +1,9 @@
-"""The plugins and own ops with which values and routines were written, and a comparison with those of this process.
+"""The plugins and own ops with which values and routines of a checkpoint were written, and a comparison with those of
+this process, for a report when the checkpoint is restored. A difference is reported, and stops nothing.
 
-A tensor is written with the plugin of its home, a routine with the plugins of its devices and ops. Fields read from a
-checkpoint are not trusted: an entry with a wrong form is ignored.
+A tensor is written with the plugin of its home, a routine with the plugins of its devices and ops, and with its own
+ops: those that users or plugins define. They are fields of the value's record (`PLUGINS`, `OPS`). Plugins are compared
+by version, own ops by digest. Fields read from a checkpoint are not trusted: an entry with a wrong form is ignored.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ class Plugins:
     """The plugins of this process, by the kinds and ops that they define."""
 
     def __init__(self) -> None:
-        every = loaded()
-        self.by_kind = {kind: (one.name, one.version) for one in every for kind in one.devices}
-        self.by_op = {op: (one.name, one.version) for one in every for op in one.ops}
-        self.versions = {one.name: one.version for one in every}
+        plugins = loaded()
+        self.by_kind = {kind: (plugin.name, plugin.version) for plugin in plugins for kind in plugin.devices}
+        self.by_op = {op: (plugin.name, plugin.version) for plugin in plugins for op in plugin.ops}
+        self.versions = {plugin.name: plugin.version for plugin in plugins}
 
     def of_devices(self, devices: Iterable[str]) -> dict[str, Any]:
         """The field of a value on these devices; empty if no device is a plugin's."""
@@ -60,7 +62,7 @@ def ops_of(program: Program) -> set[str]:
 class Changed(NamedTuple):
     """A plugin, or own op, that differs here from the one with which these names were written, or is missing here.
 
-    `was`, `now`: the versions, with digests for an op; `now` is "" if it is missing.
+    `what`: "plugin" or "op". `was`, `now`: the versions, with digests for an op; `now` is "" if it is missing.
     """
 
     what: str

@@ -1,4 +1,9 @@
-"""The facts known before an instruction runs: for a call (`Plan`), or for a segment (`SegmentPlan`)."""
+"""The facts known before an instruction runs, which all equal instructions share: for a call of an op (`Plan`), or for
+a segment of a routine (`SegmentPlan`).
+
+The scheduler, memory and the trace read them here, and need not know which of the two it is. The texts and tuples for
+trace records are made once, with the plan: a record only refers to them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from .signature import NOTHING, UNMADE, Maker, Signature, plain
 
 
 class WorkPlan:
-    """The fields that the scheduler, memory and the trace read of any plan. Equal instructions share a plan."""
+    """The fields that any plan has."""
 
     __slots__ = (
         "attributes",
@@ -29,11 +34,11 @@ class WorkPlan:
         "open",
         "outputs",
         "prompt",
+        "record_head",
         "reports",
         "scratch",
         "signature",
         "stream",
-        "traits",
         "work",
     )
 
@@ -54,8 +59,8 @@ class WorkPlan:
         self.outputs = outputs
         self.attributes = attributes
         self.open = None in metas or None in outputs  # some metas are not known when the client calls
-        self.in_place = False
-        self.work = 0
+        self.in_place = False  # the call updates the tensors of `out=`
+        self.work = 0  # estimated, in element operations
         self.max_bytes = 0  # the most bytes of the results, if their size depends on data
         self.scratch = 0  # bytes of the kernels' temporaries
         self.prompt = op.prompt
@@ -66,16 +71,18 @@ class WorkPlan:
         self.launchable = False
         self.key: Any = None
         self.signature: Signature = NOTHING  # in trace records
-        self.maker: Maker = UNMADE  # noted in the storages of the results
-        self.traits: tuple[Any, ...] = ()
+        self.maker: Maker = UNMADE  # noted in the storages of the results, for reports about memory
+        self.record_head: tuple[Any, ...] = ()  # the common fields of all records of a call that ran at admission
 
     def describe(self, session: int, opcode: Opcode, kinds: str, text: str, work: int, part: tuple[Any, ...]) -> None:
-        """Set the fields for records: from the operands' `kinds`, the attributes as a `text`, the `part` of a routine.
+        """Set the fields for records.
 
-        `traits` are the common fields of all records of an op that ran at admission: session, opcode, op, device,
-        operand kinds, signature.
+        `kinds`: a letter for each operand and result: `r` reads, `w` writes, `2` writes and decides the meta. `text`:
+        the attributes. `part`: the part of a routine that a segment is; empty for a call.
+
+        `record_head`: session, opcode, op, device, operand kinds, signature.
         """
         common = (tuple(map(plain, self.metas)), tuple(map(plain, self.outputs)), text, work)
         self.signature = (*common, part) if part else common
         self.maker = (self.label, common)
-        self.traits = (session, opcode.value, self.label, self.device.name, kinds, self.signature)
+        self.record_head = (session, opcode.value, self.label, self.device.name, kinds, self.signature)

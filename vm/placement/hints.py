@@ -68,11 +68,11 @@ def prefetch(residency: Residency, tensor: VmTensor, device: DeviceState, cause:
     nbytes = residency.bytes_to_bring(tensor)
     if nbytes < 0 or nbytes > device.backend.limit - pinned_bytes(device):
         return
-    if not residency.tiers.find_room(device, storage, nbytes, cause):
+    if not residency.tiers.make_room_and_share(device, storage, nbytes, cause):
         return
     source = residency.routes.source(storage, device)
     hop = residency.stopover(source, storage, device, nbytes, cause)  # an eviction may have put the value there
-    if hop is None or hop in storage.copies or residency.tiers.find_room(hop, storage, nbytes, cause):
+    if hop is None or hop in storage.copies or residency.tiers.make_room_and_share(hop, storage, nbytes, cause):
         await_in_sync(cause.session, residency.bring(tensor, device, cause).copy)
 
 

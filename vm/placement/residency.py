@@ -153,9 +153,9 @@ class Residency:
             return self.routes.host_first(source, device)
         if store is None or storage.nbytes < 0 or hop in storage.copies:
             return hop
-        if self.tiers.find_room(hop, storage, nbytes, cause):
+        if self.tiers.make_room_and_share(hop, storage, nbytes, cause):
             return hop
-        return store if store in storage.copies or self.tiers.may_take(store, source, storage, cause) else hop
+        return store if store in storage.copies or self.tiers.make_room_below(store, source, storage, cause) else hop
 
     def readable_by_files(self, tensor: VmTensor, cause: Cause) -> Binding:
         """Bind a tensor for a write to a file, which reads the value piece by piece.
@@ -179,7 +179,7 @@ class Residency:
             room = self.tiers.make_room(host, spare, cause, max(nbytes, 0))
             if room and self.tiers.make_share(storage, host, nbytes, cause):
                 return self.bring(tensor, host, cause)
-            if stored is None and storage.nbytes >= 0 and self.tiers.may_take(store, source, storage, cause):
+            if stored is None and storage.nbytes >= 0 and self.tiers.make_room_below(store, source, storage, cause):
                 stored = self.whole_copy(tensor, store, cause)
             if stored is None or not is_in_pieces(stored):
                 if room:

@@ -1,8 +1,15 @@
-"""Tiers: making room on a device for a value, by evicting other values to tiers below.
+"""Tiers: making room on a device for a value, by evicting other values to tiers below (from a GPU to the host, from the
+host to the store).
 
-Values are evicted until the new value fits the device's plan, and its session's share if the device has a ceiling.
+There are two limits. A device's *plan*, the bytes that all admitted instructions will have in use, has to stay within
+the device's memory (`make_room`). On a device with a ceiling, a session's *share* of the plan has to stay within that
+ceiling, and only the session's own values are evicted for it (`make_share`, `require_share`, `make_share_of`).
+
 `memory.making_room.leaving` chooses the victims; their transfers are planned here and admitted before the instruction
-that needs the room.
+that needs the room. A transfer needs room on the tier below, so making room is recursive: `admit` -> `make_room` ->
+`evict` -> `make_room_below` -> `make_room` on that tier, and `evict_to` -> `admit`. Each tier has fewer below, so the
+recursion ends; `refusals` keeps a search in full tiers from being repeated. All methods that return False may have
+evicted values nevertheless.
 """
 
 from __future__ import annotations
@@ -31,7 +38,11 @@ from .transfers import Transfers
 
 
 class Tiers:
-    """Makes room on the tiers of a machine. `new_copy`: makes a copy on a device, with these bytes and version."""
+    """Makes room on the tiers of a machine. `new_copy`: makes a copy on a device, with these bytes and version.
+
+    `spare`: copies that must stay on their device, since the request is about them. `cause`: the session and line for
+    which room is needed.
+    """
 
     def __init__(
         self,
@@ -110,7 +121,7 @@ class Tiers:
                 refusals.known.add(question)
         return False
 
-    def find_room(self, tier: DeviceState, storage: Storage, nbytes: int, cause: Cause) -> bool:
+    def make_room_and_share(self, tier: DeviceState, storage: Storage, nbytes: int, cause: Cause) -> bool:
         """Make room on a tier, and in the share of the storage's session, for `nbytes`; False if it cannot be made."""
         scheduler, account = self.scheduler, storage.account or cause.session.account
         spare = {*storage.current(), *scheduler.bound}
@@ -145,12 +156,12 @@ class Tiers:
         `cause`: the session that needs the room on the copy's device.
         """
         for tier in tiers:
-            if self.may_take(tier, copy, storage, cause):
+            if self.make_room_below(tier, copy, storage, cause):
                 return self.evict_to(tier, copy, storage, cause, why)
         return None
 
-    def may_take(self, tier: DeviceState, copy: Copy, storage: Storage, cause: Cause) -> bool:
-        """Whether a tier has room for an evicted copy, after evicting others from there if necessary."""
+    def make_room_below(self, tier: DeviceState, copy: Copy, storage: Storage, cause: Cause) -> bool:
+        """Make room on a tier for a copy that will be evicted to it; False if that tier cannot take the copy."""
         scheduler, nbytes = self.scheduler, tier.backend.footprint(storage.nbytes)
         spare = {copy, *scheduler.bound}
         return (

@@ -1,4 +1,8 @@
-"""Options of all commands on clusters, and the connection to Ray."""
+"""What all commands on clusters share: the options, and the connection to Ray.
+
+Whatever is wrong is found here, before Ray itself tries to connect, which takes long and names no reason: Ray is not
+installed, or in another version; the address is not one; no Ray cluster is there; its token is missing.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +20,13 @@ from ..doctor.findings import installed
 from .finding import address_here
 
 EXTRA: Final = 'pip install "tensord[cluster]"'
-OLDEST, NEXT = (2, 52), (3, 0)  # versions of Ray, as in pyproject.toml: from the first on, and before the second
+OLDEST, TOO_NEW = (2, 52), (3, 0)  # supported versions of Ray, as in pyproject.toml: from OLDEST on, before TOO_NEW
 LOOPBACK: Final = ("127.0.0.1:", "localhost:")
 
 
 def on_a_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options --name and --ray, which each command on a cluster gets as `name` and `ray`."""
+    """Give a command the options --name and --ray, as the parameters `name` and `ray`. MetadataError for an invalid
+    name."""
 
     @click.option("--name", default="tensord", help="The cluster's name.")
     @click.option(
@@ -63,8 +68,8 @@ def check_installed() -> str:
     version = installed("ray")
     if version is None:
         raise NoDaemon(f"Ray is not installed here: {EXTRA}")
-    if not OLDEST <= tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < NEXT:
-        known = f"{'.'.join(map(str, OLDEST))} or later, before {NEXT[0]}"
+    if not OLDEST <= tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < TOO_NEW:
+        known = f"{'.'.join(map(str, OLDEST))} or later, before {TOO_NEW[0]}"
         raise NoDaemon(f"Ray {version} is installed here, and tensord needs {known}: {EXTRA}, on all nodes")
     return version
 
@@ -82,6 +87,7 @@ def check_address(address: str) -> None:
         raise MetadataError(f"{address!r} is not an address of a Ray cluster: write HOST:PORT, such as node0:6379")
 
 
+# Options of some commands.
 node: Final = click.option("--node", "nodes", multiple=True, help="Only this node; may be given several times.")
 timeout: Final = click.option(
     "--timeout",

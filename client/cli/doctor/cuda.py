@@ -1,4 +1,9 @@
-"""The checks of `tensord doctor` that need CuPy: kernels, libraries, memory, sharing."""
+"""The checks of `tensord doctor` on a machine with CuPy and a GPU: the CUDA runtime, memory, kernels, libraries,
+graphs, page-locked memory, and modes of the GPUs.
+
+Each check yields findings and raises nothing; a finding that is not all right has advice. `cupy`: the module, which the
+caller has imported.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +17,14 @@ from typing import Any
 from ..drawing.figures import size
 from .findings import CheckResult, judged, note, ok, warn
 
-# A call that needs the library, which CuPy loads at its first use.
-_LIBRARIES: Mapping[str, Callable[[Any], object]] = {
+# For each library a call that needs it: CuPy loads a library at its first use.
+_CALLS_OF_LIBRARIES: Mapping[str, Callable[[Any], object]] = {
     "cublas": lambda cupy: cupy.ones((2, 2)) @ cupy.ones((2, 2)),
     "cusolver": lambda cupy: cupy.linalg.cholesky(cupy.eye(2)),
     "cufft": lambda cupy: cupy.fft.fft(cupy.ones(4)),
 }
-_PINNED = 64 << 20  # bytes that must be available page-locked: staging takes up to four times as much
-_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_PINNED_BYTES = 64 << 20  # that must be available page-locked: staging takes up to four times as much
+_MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _QUERY = ("index", "name", "mig.mode.current", "compute_mode")
 _SMI_SECONDS = 10
 
@@ -31,11 +36,11 @@ def check_cuda(cupy: Any) -> Iterator[CheckResult]:
 
 
 def check_runtime(cupy: Any) -> Iterator[CheckResult]:
-    """The CUDA version of CuPy, and that of the driver."""
-    ours, driver = cupy.cuda.runtime.runtimeGetVersion(), cupy.cuda.runtime.driverGetVersion()
-    text = f"CuPy uses CUDA {dotted(ours)}, the driver is for up to {dotted(driver)}"
+    """The CUDA version of CuPy, whose major number may not be higher than that of the driver."""
+    runtime, driver = cupy.cuda.runtime.runtimeGetVersion(), cupy.cuda.runtime.driverGetVersion()
+    text = f"CuPy uses CUDA {dotted(runtime)}, the driver is for up to {dotted(driver)}"
     advice = f'update the driver, or pip install "tensord[cuda{driver // 1000}]"'
-    yield judged("cuda runtime", text, doubtful=ours // 1000 > driver // 1000, advice=advice)
+    yield judged("cuda runtime", text, doubtful=runtime // 1000 > driver // 1000, advice=advice)
 
 
 def check_memory(cupy: Any) -> Iterator[CheckResult]:
@@ -65,7 +70,7 @@ def check_kernels(cupy: Any) -> Iterator[CheckResult]:
 
 def check_libraries(cupy: Any) -> Iterator[CheckResult]:
     lacking = {}
-    for name, use in _LIBRARIES.items():
+    for name, use in _CALLS_OF_LIBRARIES.items():
         try:
             use(cupy)
         except Exception as error:
@@ -76,7 +81,7 @@ def check_libraries(cupy: Any) -> Iterator[CheckResult]:
             "cuda libraries", "; ".join(lacking.values()), f"pip install {packages}, for the CUDA that CuPy uses"
         )
     else:
-        yield ok("cuda libraries", ", ".join(_LIBRARIES))
+        yield ok("cuda libraries", ", ".join(_CALLS_OF_LIBRARIES))
 
 
 def check_graphs(_cupy: Any) -> Iterator[CheckResult]:
@@ -93,15 +98,15 @@ def check_graphs(_cupy: Any) -> Iterator[CheckResult]:
 
 def check_pinned(cupy: Any) -> Iterator[CheckResult]:
     """Page-locked host memory, through which all copies go."""
-    bounded = min((limit for path in _LIMITS if (limit := limit_in(path))), default=0)
+    bounded = min((limit for path in _MEMORY_LIMITS if (limit := limit_in(path))), default=0)
     within = f", within this container's {size(bounded)} of memory" if bounded else ""
     try:
-        cupy.cuda.alloc_pinned_memory(_PINNED)
+        cupy.cuda.alloc_pinned_memory(_PINNED_BYTES)
     except Exception as error:
         advice = "give the container more memory; `ulimit -l unlimited`, or --ulimit memlock=-1 for a container"
-        yield warn("pinned memory", f"{size(_PINNED)} cannot be allocated{within}: {first_line(error)}", advice)
+        yield warn("pinned memory", f"{size(_PINNED_BYTES)} cannot be allocated{within}: {first_line(error)}", advice)
     else:
-        yield ok("pinned memory", f"{size(_PINNED)} can be allocated{within}")
+        yield ok("pinned memory", f"{size(_PINNED_BYTES)} can be allocated{within}")
 
 
 def check_modes(gpus: list[dict[str, str]] | None) -> Iterator[CheckResult]:
@@ -149,7 +154,7 @@ def limit_in(path: Path) -> int:
 
 
 def dotted(number: int) -> str:
-    """13000 as 13.0."""
+    """A version as text: 13000 is 13.0."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 

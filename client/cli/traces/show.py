@@ -1,4 +1,9 @@
-"""`tensord trace show`: lists the records of a trace in a table."""
+"""`tensord trace show`: lists the records of a trace in a table, or as JSON.
+
+The options choose records: by id or neighbourhood in the graph of dependences first, then by the filters that all
+commands on traces have (`source.selects`), then the last ones up to --limit. With --inside the steps of runs follow
+their run's row; they have no status and waited for nothing by themselves.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from ....vm.tracing.analysis.trace import Trace
     from ....vm.tracing.record import Record
 
-_EDGES_SHOWN = 4
+_EDGES_SHOWN = 4  # of a record, in the column "waits for"
 
 
 @click.command()
@@ -109,6 +114,7 @@ def _run(trace: Trace, record: Record) -> dict[str, object] | None:
     return {**run._asdict(), **about}
 
 
+# `>`: aligned to the right. On a narrow terminal columns with `spare` are left out, and those that `folds` are wrapped.
 COLUMNS: Final = (
     Column("id>"),
     Column("session>", spare=7),

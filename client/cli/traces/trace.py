@@ -148,7 +148,8 @@ def why(instruction: int, file: Path | None, depth: int, address: str | None) ->
     Example: tensord trace why 4711
     """
     from ....vm.tracing.analysis.waits.why import why as explain
-    from ....vm.tracing.analysis.waits.why_export import to_json, to_text
+    from ....vm.tracing.analysis.waits.why_json import to_json
+    from ....vm.tracing.analysis.waits.why_text import to_text
 
     explanation = explain(load(file, address), instruction, depth=depth)
     write(to_json(explanation) if in_json() else to_text(explanation), None)

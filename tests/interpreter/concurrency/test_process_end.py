@@ -12,7 +12,7 @@ def test_the_last_action_is_the_first_and_each_is_done_once() -> None:
     atexit.unregister(end.run)
     actions = [lambda n=n: done.append(n) for n in range(3)]
     for action in (*actions, actions[0]):
-        end.do(action)
+        end.register(action)
     end.run()
     assert done == [0, 2, 1]
     end.run()
@@ -22,6 +22,6 @@ def test_the_last_action_is_the_first_and_each_is_done_once() -> None:
 def test_an_action_may_ask_for_another() -> None:
     end, done = ProcessEnd(), []
     atexit.unregister(end.run)
-    end.do(lambda: end.do(lambda: done.append("later")))
+    end.register(lambda: end.register(lambda: done.append("later")))
     end.run()
     assert done == ["later"]

@@ -133,7 +133,7 @@ class Trace(Records):
         :raises ProtocolError: The trace lacks the instruction.
         """
         from .waits.why import why
-        from .waits.why_export import to_text
+        from .waits.why_text import to_text
 
         id_ = instruction.id if isinstance(instruction, Record) else instruction
         return to_text(why(self, id_, depth=depth))

@@ -104,7 +104,7 @@ def test_libraries_that_are_missing():
 def test_pinned_memory_that_cannot_be_had(monkeypatch, tmp_path):
     limit = tmp_path / "memory.max"
     limit.write_text(f"{2 * GIB}\n")
-    monkeypatch.setattr(doctor_cuda, "_LIMITS", (tmp_path / "none", limit))
+    monkeypatch.setattr(doctor_cuda, "_MEMORY_LIMITS", (tmp_path / "none", limit))
     assert (
         one(doctor_cuda.check_pinned(cupy())).message
         == "64 MiB can be allocated, within this container's 2 GiB of memory"

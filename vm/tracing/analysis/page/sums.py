@@ -19,7 +19,7 @@ from ..recorded.stream_order import is_live
 from ..recorded.text import is_running
 from ..sums.memory import in_use, memory
 from ..waits.why import Explainer
-from ..waits.why_export import to_text
+from ..waits.why_text import to_text
 
 Row: TypeAlias = dict[str, object]
 Curve: TypeAlias = Sequence[tuple[int, int]]

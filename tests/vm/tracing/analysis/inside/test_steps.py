@@ -23,7 +23,7 @@ from tensord.vm.tracing.analysis.recorded.text import id_text, inner_id
 from tensord.vm.tracing.analysis.sums.timeline import to_chrome
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.analysis.waits.why import why
-from tensord.vm.tracing.analysis.waits.why_export import to_json as why_json
+from tensord.vm.tracing.analysis.waits.why_json import to_json as why_json
 from tensord.vm.tracing.record import EdgeRecord
 
 from ....bare_engine import Bare

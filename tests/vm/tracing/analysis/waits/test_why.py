@@ -11,7 +11,8 @@ from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.analysis.waits.why import why
-from tensord.vm.tracing.analysis.waits.why_export import to_json, to_text
+from tensord.vm.tracing.analysis.waits.why_json import to_json
+from tensord.vm.tracing.analysis.waits.why_text import to_text
 
 from .....each_case import each_case
 from ..trace_programs import random_trace, record

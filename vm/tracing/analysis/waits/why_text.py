@@ -1,31 +1,34 @@
-"""Writes an explanation (see `why`) as text for a terminal, and as JSON."""
+"""Writes an explanation (see `why`) as text for a terminal; `why_json` writes it for programs.
+
+The text has these parts: the instruction; the tree of its waits, each source with its own waits below it; the evictions
+for which it waited; the dependences that were met at admission; the critical path, by line of the program and step by
+step; the calls inside a run that took longest. Each part is cut to a number of lines. `mine` is the session for which
+the explained instruction was made: other sessions are named.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 
 from .....interpreter.opcodes import Opcode
 from .....interpreter.wire.locations import CALLED_BY
 from ...link_labels import launch_nodes
 from ...record import EdgeRecord, Record
 from ..graphs.graph import Dependence
-from ..recorded.derived import operands_text
 from ..recorded.stream_order import is_live
-from ..recorded.text import compiles, duration, edge_name, full_stream_name, plural, printable, remark, status, title
+from ..recorded.text import duration, edge_name, full_stream_name, plural, printable, remark, status, title
 from .run_notes import NotedCall, Notes
 from .why import Explanation, LineSum, PathStep, SourceWait, Story, waited_on_stream
 
 # A barrier over a full ring waits for thousands of instructions; those that ended last explain the wait.
-_WIDEST = 20
-_LONGEST_PATH = 20
-_LINES_SHOWN = 10
-_OPS_SHOWN = 3
-_MET_SHOWN = 8
-_CALLS_SHOWN = 10
+_WAITS_SHOWN = 20  # of one instruction, and reasons for one wait
+_STEPS_SHOWN = 20  # of the critical path, half of them at each end
+_LINES_SHOWN = 10  # of the program
+_OPS_SHOWN = 3  # of one line
+_MET_SHOWN = 8  # dependences met at admission
+_CALLS_SHOWN = 10  # inside the explained run
+_CALLS_OF_STEP_SHOWN = 3  # inside a run on the critical path
 _EVICTIONS_SHOWN = 5
-_WITHIN = 3
 
 
 def to_text(explanation: Explanation) -> str:
@@ -61,34 +64,6 @@ def launch_line(record: Record) -> Iterator[str]:
         others = launch_nodes(record.op)
         beside = f", together with {', '.join(others)}" if others else ""
         yield f"one launch by {ways.rsplit(' ', 1)[-1]} on all {ranks} devices{beside}"
-
-
-def to_json(explanation: Explanation) -> str:
-    """The explanation for programs.
-
-    Times are in nanoseconds; the spans go from the instruction back, and add up to `total`.
-    """
-    fields = {
-        "story": _story(explanation.story),
-        "met": [{"source": one.source, "reason": one.reason, "copy": one.copy} for one in explanation.met],
-        "evictions": [
-            {"id": one.id, "op": one.op, "location": one.location, "caused_by": one.caused_by}
-            for one in explanation.evictions
-        ],
-        "critical_path": [record.id for record in explanation.path],
-        "spans": [_span(span) for span in explanation.spans],
-        "lines": [asdict(line) for line in explanation.lines],
-        "total": explanation.total,
-        "compiling": explanation.compiling,
-        **explanation.notes.plain(explanation.story.record),
-    }
-    return json.dumps(fields) + "\n"
-
-
-def _span(span: PathStep) -> dict[str, object]:
-    record = span.record
-    what = {"op": record.op or record.opcode, "location": record.location}
-    return {"id": record.id, **what, "gap": span.gap, "ran": span.ran, "compiling": compiles(record)}
 
 
 def _evictions(evictions: Sequence[Record], mine: int) -> Iterator[str]:
@@ -145,7 +120,7 @@ def _longest(calls: Sequence[NotedCall], most: int) -> list[NotedCall]:
 
 
 def _branches(story: Story, notes: Notes, mine: int) -> Iterator[str]:
-    shown = story.waits[:_WIDEST]
+    shown = story.waits[:_WAITS_SHOWN]
     for wait in shown:
         last = wait is story.waits[-1]
         yield ("└─ " if last else "├─ ") + _branch(story.record, wait, notes, mine)
@@ -176,7 +151,7 @@ def _spent(story: Story) -> str:
 
 
 def _reasons(record: Record, wait: SourceWait, source: Record | None, notes: Notes) -> str:
-    reasons = [_reason(edge, record, source) + notes.edge(edge, record, source) for edge in wait.edges[:_WIDEST]]
+    reasons = [_reason(edge, record, source) + notes.edge(edge, record, source) for edge in wait.edges[:_WAITS_SHOWN]]
     if wait.behind:
         reasons.append(_behind(source))
     return ", ".join(reasons)
@@ -203,8 +178,8 @@ def _path(explanation: Explanation) -> Iterator[str]:
     yield from _lines(explanation)
     yield "      wait        run"
     steps = list(reversed(explanation.spans))
-    half = _LONGEST_PATH // 2
-    hidden = range(half, len(steps) - half) if len(steps) > _LONGEST_PATH else range(0)
+    half = _STEPS_SHOWN // 2
+    hidden = range(half, len(steps) - half) if len(steps) > _STEPS_SHOWN else range(0)
     for number, (step, before) in enumerate(zip(steps, [None, *steps], strict=False)):
         if number not in hidden:
             yield _step(step, before, mine)
@@ -242,7 +217,7 @@ def _within(record: Record, notes: Notes) -> Iterator[str]:
     """The calls that took much of the time of a run on the path."""
     calls = notes.calls(record)
     total = sum(call.ran for call in calls)
-    for call in _longest(calls, _WITHIN):
+    for call in _longest(calls, _CALLS_OF_STEP_SHOWN):
         if call.ran * 10 >= total:
             yield f"{'':>10} {duration(call.ran):>10}    in it: {call.text}"
 
@@ -270,36 +245,3 @@ def _after(before: PathStep) -> str:
 def _behind(source: Record | None) -> str:
     on_control = source is not None and source.stream.endswith("/control")
     return "behind it on the driving thread" if on_control else "behind it on the stream"
-
-
-def _story(story: Story) -> dict[str, object]:
-    return {
-        "id": story.record.id,
-        "op": story.record.op or story.record.opcode,
-        "of": operands_text(story.record),
-        "device": story.record.device,
-        "stream": story.record.stream,
-        "status": status(story.record),
-        "session": story.record.session,
-        "caused_by": story.record.caused_by,
-        "location": story.record.location,
-        "span": story.record.span,
-        "error": story.record.error,
-        "held": story.record.held,
-        "blocked": story.blocked,
-        "queued": story.queued,
-        "ran": story.ran,
-        "told": story.expanded,
-        "waits": [_wait(wait) for wait in story.waits],
-    }
-
-
-def _wait(wait: SourceWait) -> dict[str, object]:
-    return {
-        "source": wait.source,
-        "edges": [edge._asdict() for edge in wait.edges],
-        "behind": wait.behind,
-        "waited": wait.waited,
-        "critical": wait.critical,
-        "story": None if wait.story is None else _story(wait.story),
-    }
