@@ -86,7 +86,7 @@ class VirtualMachine(Runtime):
         self.hooks: dict[int, Callable[[], bool]] = {}  # session id -> sends unsent messages; True if there were any
         self.closed = True  # until the constructor is done
         self.fault: ConnectionLost | None = None  # set after a bug of the engine, whose state is then unreliable
-        self.losers: dict[int, Callable[[TensordError], None]] = {}  # session id -> fails its open requests
+        self.on_fault: dict[int, Callable[[TensordError], None]] = {}  # session id -> fails its open requests
         self.context = Context()  # entered with the lock
         self.context.run(np.seterr, all="ignore")
         self._shut = False
@@ -110,20 +110,20 @@ class VirtualMachine(Runtime):
         name: str = "",
         *,
         strict: bool = False,
-        lose: Callable[[TensordError], None] = lambda _error: None,
+        on_fault: Callable[[TensordError], None] = lambda _error: None,
     ) -> VmSession:
-        """Open a session. `lose` is called with an error if the machine has a fault, so that no answers will come."""
+        """Open a session. `on_fault` gets the error if the machine has a fault, so that no answers will come."""
         with self.inside():
             session = self.engine.open_session(reply, name, strict=strict, trusted=True)
             session.files.open = open_own_file
             session.files.may_store = True
-            self.losers[session.id] = lose
+            self.on_fault[session.id] = on_fault
         return session
 
     def detach(self, session: VmSession) -> None:
         """Close a session: cancel its live instructions, and release its tensors."""
         self.hooks.pop(session.id, None)
-        self.losers.pop(session.id, None)
+        self.on_fault.pop(session.id, None)
         if self.fault is not None:
             return
         with self.inside():
@@ -287,8 +287,8 @@ class VirtualMachine(Runtime):
         self.fault = ConnectionLost(why)
         self.closed = True
         self.waiting.close(why)
-        for lose in list(self.losers.values()):
-            lose(self.fault)
+        for on_fault in list(self.on_fault.values()):
+            on_fault(self.fault)
         return self.fault.reraisable()
 
     def sink(self, tasks: Sequence[Task]) -> None:

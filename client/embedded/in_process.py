@@ -97,7 +97,7 @@ class EmbeddedTransport(InProcessTransport):
         self.libraries = libraries_of(machine.devices)
         self.waker = machine.background
         self.callers = Callers(self._give_back)
-        self._session = machine.attach(self._replies.answer, name, strict=strict, lose=self._lose_replies)
+        self._session = machine.attach(self._replies.answer, name, strict=strict, on_fault=self._lose_replies)
         self._session.ask_client = self._call
         self.send = partial(machine.submit, self._session)
 

@@ -48,15 +48,15 @@ def expect_late(device: DeviceState, instruction: Instruction, nbytes: int) -> N
         device.needs.put(instruction, nbytes)
 
 
-def undecided(account: Account, device: DeviceState, but: Instruction | None = None) -> int:
-    """The bytes planned for an account's results of unknown size, except those of instruction `but`.
+def undecided(account: Account, device: DeviceState, excluded: Instruction | None = None) -> int:
+    """The bytes planned for an account's results of unknown size, except those of the instruction `excluded`.
 
     0 on a device without tiers, since the results could not be evicted from there once their size is known.
     """
     if device.below is None:
         return 0
     mine = [one for one in device.live if one.max_bytes and one.device is device and one.session.account is account]
-    return sum(one.max_bytes for one in mine if one is not but)
+    return sum(one.max_bytes for one in mine if one is not excluded)
 
 
 def learn_need(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
@@ -75,7 +75,7 @@ def settle(device: DeviceState, instruction: Instruction) -> None:
     device.needs.take(instruction)
 
 
-def settle_but(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
+def reduce_need(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
     """Reduce an instruction's need to `nbytes`, the most that its kernel may return: its known memory is reserved."""
     for needs in needs_with(device, instruction):
         if needs.needs[instruction] > 0:

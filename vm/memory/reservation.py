@@ -15,7 +15,7 @@ from ..model.lifecycle import Status
 from ..model.reason import Reason
 from ..model.tensor import Binding, Copy
 from .allocation import adopt, allocate, give_back, reuse, set_aside
-from .ledger import expect, may_reserve, oldest, settle, settle_but, wait_for_memory
+from .ledger import expect, may_reserve, oldest, reduce_need, settle, wait_for_memory
 from .overwriting import forward
 from .planning import plan_max_bytes
 from .shortage import full_below, withheld
@@ -64,7 +64,7 @@ def reserve(instruction: Instruction) -> bool:
     if not taken:
         wait_for_memory(instruction)
     elif most := max_bytes_of(instruction):
-        settle_but(device, instruction, most)  # stays reserved until the kernel has run
+        reduce_need(device, instruction, most)  # stays reserved until the kernel has run
     else:
         settle(device, instruction)
     return taken

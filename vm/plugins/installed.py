@@ -29,7 +29,7 @@ def canonical(name: str) -> str:
     return _SEPARATORS.sub("-", name).lower()
 
 
-def found(name: str) -> Distribution:
+def installed_package(name: str) -> Distribution:
     """The installed package with this name; MetadataError, which says what to do, if there is none."""
     from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 

@@ -19,7 +19,7 @@ from ...interpreter.entry_points import DEVICES, OPS
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.schema.opdef import REGISTRY, module_of
 from ...streams.catalogue import KINDS
-from .installed import canonical, entry_points_of, found
+from .installed import canonical, entry_points_of, installed_package
 from .plugin import Plugin
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def load(names: Iterable[str]) -> list[Plugin]:
     with LOCK:
         for name in wanted:
             if name not in LOADED:
-                LOADED[name] = load_one(found(name))
+                LOADED[name] = load_one(installed_package(name))
     return [LOADED[name] for name in wanted]
 
 

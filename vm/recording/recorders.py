@@ -98,10 +98,10 @@ class Recorders:
 
         The rest is read when the recorder asks for more, so that other sessions are not delayed.
         """
-        reads, until = 0, tap.asked + READ_BYTES
+        reads, until = 0, tap.requested_bytes + READ_BYTES
         for tapped in [one for one in self.tapped if one.tap is tap]:
             session = tapped.session
-            while not (session.in_run() or session.flooded) and reads < MAX_READS and tap.asked < until:
+            while not (session.in_run() or session.flooded) and reads < MAX_READS and tap.requested_bytes < until:
                 read = tapped.next_read(forced=False)
                 if read is None:
                     break

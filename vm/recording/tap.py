@@ -30,9 +30,9 @@ TOO_SLOW: Final = "the recorder was too slow: all later entries are missing"
 class Tap:
     """The tap of one recorder.
 
-    `bound`: the most bytes that may wait for the recorder. `reserved`: bytes of values that are being read; `asked`:
-    bytes of all values that have been requested so far. `over`: the reason why the recording has ended, or "".
-    `everybody`: whether sessions that open later are recorded, too.
+    `bound`: the most bytes that may wait for the recorder. `reserved`: bytes of values that are being read;
+    `requested_bytes`: bytes of all values that have been requested so far. `over`: the reason why the recording has
+    ended, or "". `everybody`: whether sessions that open later are recorded, too.
     """
 
     def __init__(self, clock: Callable[[], int], bound: int, *, everybody: bool) -> None:
@@ -40,7 +40,7 @@ class Tap:
         self.bound = bound
         self.everybody = everybody
         self.reserved = 0
-        self.asked = 0
+        self.requested_bytes = 0
         self.over = ""
         self._entries: deque[bytes] = deque()
         self._nbytes = 0

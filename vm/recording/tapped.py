@@ -83,9 +83,9 @@ class Tapped:
         self.waiting.clear()
         self._arrived = ()
         self.session.tapped = None
-        self._stand_aside()
+        self._restore_reply()
 
-    def _stand_aside(self) -> None:
+    def _restore_reply(self) -> None:
         """Restore the session's own reply function, once the recorder has all of its answers."""
         if not self._reads and self.session.reply == self.reply:
             self.session.reply = self._reply
@@ -132,7 +132,7 @@ class Tapped:
             self.tap.put(IMPORT, self.session.id, self.tap.clock(), id_, tensor.home.name, request)
             if self.tap.has_room(nbytes):
                 self.tap.reserved += nbytes
-                self.tap.asked += nbytes
+                self.tap.requested_bytes += nbytes
                 self._reads[request] = nbytes
                 return (FETCH, id_, request, 0, 0)
             what = f"tensor {id_} of session {self.session.id}: there was no room for {nbytes} bytes"
@@ -224,7 +224,7 @@ class Tapped:
             if error is not None:
                 error.is_reported = True
             if self.session.tapped is not self:
-                self._stand_aside()
+                self._restore_reply()
             return
         if request in self._fetches:
             self._fetches.discard(request)

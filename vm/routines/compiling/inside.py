@@ -1,6 +1,6 @@
 """The trace's record of a compiled segment: plain values, without kernels.
 
-`tracing.analysis.segment_check` checks the records.
+`tracing.analysis.checks.segment_check` checks the records.
 """
 
 from __future__ import annotations

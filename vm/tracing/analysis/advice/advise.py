@@ -8,23 +8,23 @@ from typing import Final
 
 from ..recorded.records import Records
 from .compiling import kernels_compiled
-from .evictions import evictions_that_go_round
+from .evictions import repeated_evictions
 from .finding import Evidence, Finding, Rule
-from .moves import the_same_again, there_and_back, through_the_host
-from .reads import waits_in_the_middle
-from .sharing import sessions_that_hold_up
-from .small_ops import small_ops_that_repeat
+from .moves import repeated_moves, round_trips, through_the_host
+from .reads import waits_amid_work
+from .sharing import sessions_that_delay
+from .small_ops import repeated_small_ops
 from .uploads import uploads_in_loops
 
 RULES: Final[tuple[Rule, ...]] = (
-    there_and_back,
+    round_trips,
     through_the_host,
-    the_same_again,
+    repeated_moves,
     uploads_in_loops,
-    small_ops_that_repeat,
-    waits_in_the_middle,
-    evictions_that_go_round,
-    sessions_that_hold_up,
+    repeated_small_ops,
+    waits_amid_work,
+    repeated_evictions,
+    sessions_that_delay,
     kernels_compiled,
 )
 MINOR: Final = 200  # a finding that costs less than 1 / MINOR of the time is only counted

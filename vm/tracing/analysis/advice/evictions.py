@@ -17,7 +17,7 @@ from .finding import FORCED, Evidence, Finding, ends_of, finding, read_by, writt
 OUT, BACK = FORCED[:2], FORCED[2]
 
 
-def evictions_that_go_round(evidence: Evidence) -> Iterator[Finding]:
+def repeated_evictions(evidence: Evidence) -> Iterator[Finding]:
     """Devices whose values leave and come back more than once."""
     rounds: dict[str, list[list[Record]]] = defaultdict(list)
     for moves in _values(evidence).values():
@@ -26,12 +26,12 @@ def evictions_that_go_round(evidence: Evidence) -> Iterator[Finding]:
             rounds[ends_of(returns[0])[1]].append(moves)
     for device, values in rounds.items():
         costs = [(record, evidence.exposed(record)) for moves in values for record in moves[_first(moves) :]]
-        needed = most_away(values)
+        needed = peak_away_bytes(values)
         returned = sum(record.op.startswith(BACK) for record, _ in costs)
         yield finding("evictions", costs, count=returned, nbytes=needed, devices=(device,))
 
 
-def most_away(values: Iterable[Sequence[Record]]) -> int:
+def peak_away_bytes(values: Iterable[Sequence[Record]]) -> int:
     """The most bytes that were away at one time. With that much more memory, all values would have stayed."""
     moves = sorted((record for each in values for record in each), key=attrgetter("admitted", "id"))
     changes = (-record.nbytes if record.op.startswith(BACK) else record.nbytes for record in moves)

@@ -105,7 +105,7 @@ class Evidence:
         return max(0, ran(record) - self.work.overlap(record))
 
 
-def is_asked(record: Record) -> bool:
+def is_requested_move(record: Record) -> bool:
     """Whether the record is a transfer that the program caused, by an operand or by `to_device`."""
     return record.opcode == Opcode.TRANSFER and not record.op.startswith(FORCED)
 

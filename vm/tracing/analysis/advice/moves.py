@@ -20,7 +20,18 @@ from typing import Final
 from .....interpreter.opcodes import traits_of
 from ...record import MetaRecord, Record
 from ..recorded.derived import nbytes, ran
-from .finding import Costs, Evidence, Finding, ends_of, finding, is_asked, is_fetch, is_upload, read_by, written_by
+from .finding import (
+    Costs,
+    Evidence,
+    Finding,
+    ends_of,
+    finding,
+    is_fetch,
+    is_requested_move,
+    is_upload,
+    read_by,
+    written_by,
+)
 
 OFTEN: Final = 3
 
@@ -33,7 +44,7 @@ class Trail:
     spent: int = 0
 
 
-def there_and_back(evidence: Evidence) -> Iterator[Finding]:
+def round_trips(evidence: Evidence) -> Iterator[Finding]:
     """Values that go to a device and come back from it."""
     trips: dict[tuple[str, ...], list[tuple[Record, int]]] = defaultdict(list)
     for came, back in _trips(evidence):
@@ -47,7 +58,7 @@ def _trips(evidence: Evidence) -> Iterator[tuple[Record, Record]]:
     """The two transfers of each value that went to a device and came back."""
     trails: dict[int, Trail] = {}
     for record in evidence.records:
-        if is_asked(record):
+        if is_requested_move(record):
             trail = next((trails[copy] for copy in read_by(record) if copy in trails), None)
             if trail is not None and ends_of(record) == ends_of(trail.came)[::-1]:
                 if trail.spent <= ran(trail.came) + ran(record):
@@ -84,7 +95,7 @@ def _replaced(evidence: Evidence) -> Iterator[tuple[Record, Record, Record]]:
     moved: dict[int, Record] = {}
     fetched: dict[tuple[int, str, tuple[MetaRecord, ...]], tuple[Record, Record]] = {}
     for record in evidence.records:
-        if is_asked(record):
+        if is_requested_move(record):
             moved.update(dict.fromkeys(written_by(record), record))
         elif is_fetch(record) and (found := [moved[copy] for copy in read_by(record) if copy in moved]):
             fetched[record.session, ends_of(found[0])[0], record.inputs] = found[0], record
@@ -94,13 +105,13 @@ def _replaced(evidence: Evidence) -> Iterator[tuple[Record, Record, Record]]:
                 yield *before, record
 
 
-def the_same_again(evidence: Evidence) -> Iterator[Finding]:
+def repeated_moves(evidence: Evidence) -> Iterator[Finding]:
     """Values that move to a device where they have been, or that the program reads again."""
     moves: dict[tuple[object, ...], list[Record]] = defaultdict(list)
     made: dict[int, int] = {}
     for record in evidence.records:
-        if is_asked(record) or is_fetch(record):
-            target = ends_of(record)[1] if is_asked(record) else record.session
+        if is_requested_move(record) or is_fetch(record):
+            target = ends_of(record)[1] if is_requested_move(record) else record.session
             for copy, kind, version in record.operands:
                 if kind == "const" and made.get(copy) == record.nbytes:
                     moves[copy, version, target].append(record)

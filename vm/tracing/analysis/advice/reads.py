@@ -22,7 +22,7 @@ from .finding import Evidence, Finding, finding, is_fetch
 OFTEN: Final = 3
 
 
-def waits_in_the_middle(evidence: Evidence) -> Iterator[Finding]:
+def waits_amid_work(evidence: Evidence) -> Iterator[Finding]:
     """Lines that wait while their device has no work."""
     sessions: dict[int, list[Record]] = defaultdict(list)
     for record in evidence.records:

@@ -21,7 +21,7 @@ LONGER: Final = 4
 Pair: TypeAlias = tuple[int, int]  # the session that delays, and the session that is delayed
 
 
-def sessions_that_hold_up(evidence: Evidence) -> Iterator[Finding]:
+def sessions_that_delay(evidence: Evidence) -> Iterator[Finding]:
     """Pairs of sessions on a stream, of which one delays the other."""
     for records in StreamOrder(evidence.trace).streams():
         ended = [record for record in records if record.finished and record.caused_by]

@@ -26,7 +26,7 @@ MAX_GAP: Final = 1_000_000  # ns
 RUN: Final = 2_000  # ns
 
 
-def small_ops_that_repeat(evidence: Evidence) -> Iterator[Finding]:
+def repeated_small_ops(evidence: Evidence) -> Iterator[Finding]:
     """Sequences of ops that repeat."""
     ops: dict[int, list[Record]] = defaultdict(list)
     others: dict[int, list[int]] = defaultdict(list)  # when they ended

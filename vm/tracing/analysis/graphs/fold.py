@@ -51,7 +51,7 @@ class Node:
 
     def label(self, until: int) -> list[str]:
         if self.inner is not None and not self.part:
-            about = "  ".join(filter(None, (self.inner.memory, took(self.first))))
+            about = "  ".join(filter(None, (self.inner.memory, run_time_text(self.first))))
             return list(filter(None, (name(self.first), operands_text(self.first), about)))
         if not self.part:
             return label(self.first, until)
@@ -88,7 +88,7 @@ def single(graph: Graph, record: Record) -> Node:
     return Node((record,), inner=graph.inner.get(record.id))
 
 
-def took(record: Record) -> str:
+def run_time_text(record: Record) -> str:
     """The running time of an instruction, if it ran."""
     return duration(ran(record)) if ran(record) else ""
 

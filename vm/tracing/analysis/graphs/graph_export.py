@@ -16,7 +16,7 @@ from ...record import Record
 from ..inside.steps import inner_dict
 from ..recorded.derived import as_dict
 from ..recorded.text import name, printable
-from .fold import FoldedGraph, Node, took, unfolded
+from .fold import FoldedGraph, Node, run_time_text, unfolded
 from .graph import Dependence, Graph, Mark
 
 # Light colours, on which black text can be read; each device has the next one.
@@ -185,7 +185,7 @@ def boxes(nodes: Iterable[Node]) -> list[tuple[int, str, list[tuple[int, list[No
         inner = None if node.part else node.inner
         run = 0 if inner is None else inner.run.id
         if inner is not None:
-            titles[run] = "  ".join(filter(None, (name(inner.run), inner.run.attributes, took(inner.run))))
+            titles[run] = "  ".join(filter(None, (name(inner.run), inner.run.attributes, run_time_text(inner.run))))
         runs.setdefault(run, {}).setdefault(0 if inner is None else inner.fusion, []).append(node)
     return [(run, titles[run], list(fusions.items())) for run, fusions in runs.items()]
 

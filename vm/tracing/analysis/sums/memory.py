@@ -169,12 +169,12 @@ def in_use(trace: Records, device: str, lifetimes: Sequence[CopyLifetime]) -> li
         between = []
         while changes and changes[0][0] < after.time:
             between.append(changes.popleft())
-        curve += worked_out(sample, after, between)
+        curve += usage_between(sample, after, between)
         explained += sum(change for _, change in between)
     return curve + [(last.time, last.used) for last in samples[-1:]]
 
 
-def worked_out(
+def usage_between(
     sample: MemorySample, after: MemorySample, changes: Iterable[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
     """The bytes in use between two samples, never less than the second one found before its own results."""
@@ -198,7 +198,7 @@ def samples_of(trace: Records, device: str, lifetimes: Iterable[CopyLifetime]) -
 
 def measured(trace: Records, device: str) -> list[tuple[int, Record]]:
     """The records that measured the memory in use, with the times, in the order of time."""
-    points = ((got_memory(r), r) for r in trace.records if r.device == device and r.used)
+    points = ((memory_time(r), r) for r in trace.records if r.device == device and r.used)
     return sorted((point for point in points if point[0]), key=lambda point: (point[0], point[1].used))
 
 
@@ -229,9 +229,9 @@ def lifetimes_of(trace: Records) -> Iterator[CopyLifetime]:
         when = record.finished or trace.until
         for copy, _kind, _version in record.operands:
             ended[copy] = max(ended.get(copy, 0), when)
-        if not got_memory(record):
+        if not memory_time(record):
             unmade.update(written(record))
-        for lifetime in (*(one for one in found(record) if one.copy not in unmade), *made(record)):
+        for lifetime in (*(one for one in presumed(record) if one.copy not in unmade), *made(record)):
             begun.setdefault(lifetime.copy, lifetime)
     for holding in trace.memory.holdings:
         maker = begun.pop(holding.copy, None)
@@ -282,7 +282,7 @@ def taken_over(record: Record, ending: Iterable[CopyLifetime], excess: int) -> I
             yield lifetime
 
 
-def found(record: Record) -> Iterator[CopyLifetime]:
+def presumed(record: Record) -> Iterator[CopyLifetime]:
     """The copies that a record reads, as if they had existed from the beginning: their writers may be missing."""
     tensors = [meta for meta in record.inputs if meta.shape is not None]
     read = [copy for copy, kind, _ in record.operands if kind == OperandKind.CONST]
@@ -295,14 +295,14 @@ def found(record: Record) -> Iterator[CopyLifetime]:
 def made(record: Record) -> Iterator[CopyLifetime]:
     """The copies that a record writes, if it has received memory for them."""
     traits = traits_of(record.opcode)
-    if not got_memory(record) or not record.outputs or traits.category == "release":
+    if not memory_time(record) or not record.outputs or traits.category == "release":
         return
     device = record.op.partition("->")[2] or record.device  # a transfer to the host runs on the device's stream
     for copy, meta in zip(written(record), record.outputs, strict=False):
         if nbytes(meta):
             where = (record.op or record.opcode, record.caused_by, record.location)
             yield CopyLifetime(
-                copy, device, nbytes(meta), got_memory(record), record.finished, *where, span=record.span
+                copy, device, nbytes(meta), memory_time(record), record.finished, *where, span=record.span
             )
 
 
@@ -311,7 +311,7 @@ def written(record: Record) -> list[int]:
     return [copy for copy, kind, _ in record.operands if kind in {OperandKind.MUT, OperandKind.MUT2}]
 
 
-def got_memory(record: Record) -> int:
+def memory_time(record: Record) -> int:
     """When the results received memory, 0 if they have none: at dispatch to a stream; on the driving thread just
     before the kernel; and after the kernel if their size depends on data."""
     if any(kind == OperandKind.MUT2 for _, kind, _ in record.operands):

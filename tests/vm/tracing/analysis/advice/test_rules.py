@@ -10,12 +10,12 @@ import pytest
 from tensord.vm.tracing.analysis.advice.advice_text import RULES, plain, to_text
 from tensord.vm.tracing.analysis.advice.advise import advise
 from tensord.vm.tracing.analysis.advice.compiling import kernels_compiled
-from tensord.vm.tracing.analysis.advice.evictions import evictions_that_go_round
+from tensord.vm.tracing.analysis.advice.evictions import repeated_evictions
 from tensord.vm.tracing.analysis.advice.finding import Evidence, Finding, Rule
-from tensord.vm.tracing.analysis.advice.moves import the_same_again, there_and_back
-from tensord.vm.tracing.analysis.advice.reads import waits_in_the_middle
-from tensord.vm.tracing.analysis.advice.sharing import sessions_that_hold_up
-from tensord.vm.tracing.analysis.advice.small_ops import MAX_GAP, RUN, repeats, small_ops_that_repeat
+from tensord.vm.tracing.analysis.advice.moves import repeated_moves, round_trips
+from tensord.vm.tracing.analysis.advice.reads import waits_amid_work
+from tensord.vm.tracing.analysis.advice.sharing import sessions_that_delay
+from tensord.vm.tracing.analysis.advice.small_ops import MAX_GAP, RUN, repeated_small_ops, repeats
 from tensord.vm.tracing.analysis.advice.uploads import uploads_in_loops
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.record import MetaRecord, Record
@@ -56,18 +56,18 @@ class TestThereAndBack:
 
     def test_both_transfers_count_but_for_what_the_device_computed_meanwhile(self) -> None:
         computed = ran(4, 220, 280, (9, "mut"))
-        assert cost(there_and_back, self.THERE, self.used(50), self.BACK) == 200
-        assert cost(there_and_back, self.THERE, self.used(50), self.BACK, computed) == 140
+        assert cost(round_trips, self.THERE, self.used(50), self.BACK) == 200
+        assert cost(round_trips, self.THERE, self.used(50), self.BACK, computed) == 140
 
     def test_a_use_that_takes_longer_than_both_is_no_detour(self) -> None:
-        assert found(there_and_back, self.THERE, self.used(201), self.BACK) == []
+        assert found(round_trips, self.THERE, self.used(201), self.BACK) == []
 
     def test_another_value_is_no_way_back(self) -> None:
-        assert found(there_and_back, self.THERE, ran(2, 100, 110, (3, "mut"), device="cpu:0"), self.BACK) == []
+        assert found(round_trips, self.THERE, ran(2, 100, 110, (3, "mut"), device="cpu:0"), self.BACK) == []
 
     def test_what_made_room_was_not_asked_for(self) -> None:
         back = self.BACK._replace(op="return cpu:0->sim:0")
-        assert found(there_and_back, self.THERE, self.used(50), back) == []
+        assert found(round_trips, self.THERE, self.used(50), back) == []
 
 
 class TestTheSameAgain:
@@ -75,15 +75,15 @@ class TestTheSameAgain:
         made = ran(1, 0, 10, (1, "mut"), op="upload")
         moves = [ran(n, 100 * n, 100 * n + n, (1, "const"), (n, "mut"), op="h2d cpu:0->sim:0") for n in (2, 3, 4)]
         again = moves[2]._replace(operands=(moves[2].operands[0]._replace(version=7), moves[2].operands[1]))
-        assert cost(the_same_again, made, *moves) == 3 + 4
-        assert cost(the_same_again, made, *moves[:2], again) == 3
+        assert cost(repeated_moves, made, *moves) == 3 + 4
+        assert cost(repeated_moves, made, *moves[:2], again) == 3
 
     def test_a_part_of_a_value_and_one_of_unknown_size_are_not_the_value(self) -> None:
         made = ran(1, 0, 10, (1, "mut"), op="upload")
         parts = [ran(n, 100 * n, 100 * n + n, (1, "const"), op="fetch", nbytes=4) for n in (2, 3)]
         whole = [one._replace(nbytes=16) for one in parts]
-        assert found(the_same_again, made, *parts) == found(the_same_again, *whole) == []
-        assert cost(the_same_again, made, *whole) == 3
+        assert found(repeated_moves, made, *parts) == found(repeated_moves, *whole) == []
+        assert cost(repeated_moves, made, *whole) == 3
 
 
 def test_uploads_all_but_the_first_count() -> None:
@@ -100,16 +100,16 @@ class TestSmallOps:
         return [*ops, *more]
 
     def test_gaps_count_less_what_an_op_takes_in_a_routine(self) -> None:
-        (one,) = found(small_ops_that_repeat, *self.row(RUN + 50))
+        (one,) = found(repeated_small_ops, *self.row(RUN + 50))
         assert (one.cost, one.count) == (19 * 50, 10)
 
     def test_short_and_very_long_gaps_do_not(self) -> None:
-        assert cost(small_ops_that_repeat, *self.row(RUN)) == cost(small_ops_that_repeat, *self.row(MAX_GAP + 1)) == 0
+        assert cost(repeated_small_ops, *self.row(RUN)) == cost(repeated_small_ops, *self.row(MAX_GAP + 1)) == 0
 
     def test_a_gap_in_which_the_session_did_something_else_does_not(self) -> None:
         step = 100 + RUN + 50
         fetch = ran(30, 3 * step + 110, 3 * step + 120, op="fetch")
-        assert cost(small_ops_that_repeat, *self.row(RUN + 50, fetch)) == 18 * 50
+        assert cost(repeated_small_ops, *self.row(RUN + 50, fetch)) == 18 * 50
 
     @each_case(
         ("keys", "expected"),
@@ -142,19 +142,19 @@ class TestWaits:
         return records
 
     def test_the_time_without_work_counts(self) -> None:
-        (one,) = found(waits_in_the_middle, *self.steps(20))
+        (one,) = found(waits_amid_work, *self.steps(20))
         assert (one.cost, one.count) == (3 * 30, 3)
 
     def test_no_more_than_the_device_had_to_do(self) -> None:
-        assert cost(waits_in_the_middle, *self.steps(500)) == 3 * 100
+        assert cost(waits_amid_work, *self.steps(500)) == 3 * 100
 
     def test_another_sessions_work_fills_the_time(self) -> None:
         other = ran(99, 100, 125, session=2)
-        assert cost(waits_in_the_middle, *self.steps(20), other) == 3 * 30 - 25
+        assert cost(waits_amid_work, *self.steps(20), other) == 3 * 30 - 25
 
     def test_a_few_waits_are_none_and_the_driving_thread_has_no_time_to_fill(self) -> None:
         driven = [one._replace(stream="sim:0/control") for one in self.steps(20)]
-        assert found(waits_in_the_middle, *self.steps(20, count=3)) == found(waits_in_the_middle, *driven) == []
+        assert found(waits_amid_work, *self.steps(20, count=3)) == found(waits_amid_work, *driven) == []
 
 
 def test_evictions_count_from_the_first_return_on() -> None:
@@ -164,8 +164,8 @@ def test_evictions_count_from_the_first_return_on() -> None:
 
     out, back = "evict sim:0->cpu:0", "return cpu:0->sim:0"
     once = [move(1, out, 1, 2), move(2, back, 2, 3)]
-    assert found(evictions_that_go_round, *once) == []
-    (one,) = found(evictions_that_go_round, *once, move(3, out, 3, 4), move(4, back, 4, 5))
+    assert found(repeated_evictions, *once) == []
+    (one,) = found(repeated_evictions, *once, move(3, out, 3, 4), move(4, back, 4, 5))
     assert (one.cost, one.count, one.nbytes) == (3 + 4, 1, 16)
 
 
@@ -174,26 +174,26 @@ class TestHeldUp:
     WAITS = ran(2, 400, 450, op="short", session=2, caused_by=2, received=11, ready=101, dispatched=101)
 
     def test_the_wait_counts_less_one_op_as_long_as_its_own(self) -> None:
-        (one,) = found(sessions_that_hold_up, self.LONG, self.WAITS)
+        (one,) = found(sessions_that_delay, self.LONG, self.WAITS)
         assert (one.cost, one.sessions, one.ops) == (300 - 50, (1, 2), ("long",))
 
     def test_ops_of_like_length_share(self) -> None:
-        assert found(sessions_that_hold_up, self.LONG._replace(started=210), self.WAITS) == []
+        assert found(sessions_that_delay, self.LONG._replace(started=210), self.WAITS) == []
 
     def test_who_waits_for_memory_is_held_up_by_nobody(self) -> None:
-        assert found(sessions_that_hold_up, self.LONG, self.WAITS._replace(held="memory")) == []
+        assert found(sessions_that_delay, self.LONG, self.WAITS._replace(held="memory")) == []
 
     def test_an_op_that_takes_no_time_delays_nobody(self) -> None:
         at_once = ran(1, 0, 0, caused_by=1)
         idle = ran(2, 300, 350, ready=1, caused_by=2)
         later = ran(3, 1_000, 2_000, caused_by=1)
-        assert found(sessions_that_hold_up, at_once, idle, later) == []
+        assert found(sessions_that_delay, at_once, idle, later) == []
 
     def test_ops_that_take_no_time_are_delayed_by_long_ones(self) -> None:
-        (one,) = found(sessions_that_hold_up, self.LONG, self.WAITS._replace(finished=self.WAITS.started))
+        (one,) = found(sessions_that_delay, self.LONG, self.WAITS._replace(finished=self.WAITS.started))
         assert (one.cost, one.sessions) == (300, (1, 2))
         at_once = self.LONG._replace(finished=self.LONG.started)
-        assert found(sessions_that_hold_up, at_once, self.WAITS._replace(finished=self.WAITS.started)) == []
+        assert found(sessions_that_delay, at_once, self.WAITS._replace(finished=self.WAITS.started)) == []
 
 
 def test_compiling_counts_less_the_usual_time_of_the_op() -> None:
