@@ -64,11 +64,11 @@ def without_frames(error: Failure) -> Failure:
     The latter may be exceptions of the user's, whose tracebacks must not be removed.
     """
     cleared: set[int] = set()  # causes may form circles
-    one: BaseException | None = error
-    while one is not None and id(one) not in cleared:
-        cleared.add(id(one))
-        one.__traceback__ = one.__context__ = None
-        one = one.__cause__
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in cleared:
+        cleared.add(id(cause))
+        cause.__traceback__ = cause.__context__ = None
+        cause = cause.__cause__
     return error
 
 

@@ -71,15 +71,15 @@ class CheckpointDirectory(CheckpointReader):
             if not (has_format or _check(directory, shown, create=create)):
                 layout.flush_parent(directory, shown)
                 layout.write_format(directory, shown)
-            found = cls(where, shown, directory, lock, limits or CheckpointLimits())
-            found._remove_unfinished()
+            opened = cls(where, shown, directory, lock, limits or CheckpointLimits())
+            opened._remove_unfinished()
             layout.flush(directory, shown)  # a dead writer may not have flushed its last names
         except BaseException:
             os.close(directory)
             if lock >= 0:
                 os.close(lock)
             raise
-        return found
+        return opened
 
     def abandon(self) -> None:
         """Give up the generation that is being written, if one is."""

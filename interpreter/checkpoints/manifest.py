@@ -241,12 +241,12 @@ class _ManifestReader:
 
 def _meta(dtype: Any, shape: Any) -> Meta:
     """The meta in a row. ValueError if there is none."""
-    found = DTYPES.get(dtype) if type(dtype) is str else None
-    if found is None:
+    known_dtype = DTYPES.get(dtype) if type(dtype) is str else None
+    if known_dtype is None:
         raise ValueError("tensord does not have its dtype")
     if type(shape) is not tuple or len(shape) > MAX_NDIM:
         raise ValueError(f"its shape is not a list of at most {MAX_NDIM} numbers")
     for n in shape:
         if type(n) is not int or not 0 <= n <= MAX_SIZE:
             raise ValueError("its shape holds something else than whole numbers from 0 to 2**63 - 1")
-    return Meta.of(shape, found)
+    return Meta.of(shape, known_dtype)

@@ -91,13 +91,13 @@ class CheckpointReader:
         Raises FileError if it is damaged or missing, MetadataError if its manifest is malformed, QuotaError if that
         exceeds the limits.
         """
-        found = self._read_generation(number)
-        if found is None:
+        generation = self._read_generation(number)
+        if generation is None:
             there = ", ".join(map(str, self.generations()[-GENERATIONS_SHOWN:]))
             raise FileError(f"{self.shown}: has no generation {number} (the last that it has: {there or 'none'})")
-        if isinstance(found, TensordError):
-            raise found
-        return found
+        if isinstance(generation, TensordError):
+            raise generation
+        return generation
 
     def latest(self) -> Latest:
         """The last generation with a readable manifest, and the errors of later ones.
@@ -107,12 +107,12 @@ class CheckpointReader:
         for _ in range(MAX_LISTINGS):
             reasons: dict[int, str] = {}
             for number in reversed(self.generations()):
-                found = self._read_generation(number)
-                if found is None:  # collected meanwhile, so there is a newer one
+                generation = self._read_generation(number)
+                if generation is None:  # collected meanwhile, so there is a newer one
                     break
-                if isinstance(found, Generation):
-                    return Latest(found, reasons)
-                reasons[number] = found.message
+                if isinstance(generation, Generation):
+                    return Latest(generation, reasons)
+                reasons[number] = generation.message
             else:
                 return Latest(None, reasons)
         raise FileError(f"{self.shown}: its generations come and go faster than they can be read")
@@ -168,14 +168,14 @@ class CheckpointReader:
         return self._orphans(names, self._needed(names)[0])
 
     def _orphans(self, names: Iterable[str], needed: set[int]) -> list[Orphan]:
-        found = []
+        orphans = []
         for name in sorted(names):
             id_ = layout.values_of(name)
             if id_ not in needed if id_ is not None else layout.is_unfinished(name):
                 status = self._status(name)
                 if status is not None:
-                    found.append(Orphan(name, status.st_size, max(time.time() - status.st_mtime, 0.0)))
-        return found
+                    orphans.append(Orphan(name, status.st_size, max(time.time() - status.st_mtime, 0.0)))
+        return orphans
 
     def _needed(self, names: Iterable[str]) -> tuple[set[int], bool]:
         """The values files that generations need, and whether some manifest cannot be read."""

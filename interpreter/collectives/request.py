@@ -91,12 +91,12 @@ class ResolvedRequest(NamedTuple):
     def received(self, homes: Sequence[str]) -> tuple[int, ...]:
         """The bytes that each rank receives from other devices if steps carry the collective out. `homes`: of the
         tensors."""
-        found, itemsize = [0] * len(self.devices), self.collective.inputs[0].dtype.itemsize
+        received, itemsize = [0] * len(self.devices), self.collective.inputs[0].dtype.itemsize
         for step in schedule_of(self.collective).steps:
             origin = (homes if step.source.is_input else self.devices)[step.source.rank]
             if origin != self.devices[step.rank]:
-                found[step.rank] += step.source.region.size * itemsize
-        return tuple(found)
+                received[step.rank] += step.source.region.size * itemsize
+        return tuple(received)
 
 
 def resolve_request(

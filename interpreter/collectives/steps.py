@@ -74,11 +74,11 @@ class Communicator(Protocol):
 
 def numbered(steps: Steps, ranks: int) -> list[str]:
     """`step 3 of 8` for each step: its number among those of its rank, and the most of any rank."""
-    done, found = [0] * ranks, []
+    done, texts = [0] * ranks, []
     for step in steps:
         done[step.rank] += 1
-        found.append(f"step {done[step.rank]} of ")
-    return [f"{text}{max(done)}" for text in found]
+        texts.append(f"step {done[step.rank]} of ")
+    return [f"{text}{max(done)}" for text in texts]
 
 
 def without_empty(steps: Steps) -> Steps:

@@ -47,11 +47,11 @@ class SignalHandlers:
 
     def cover(self) -> None:
         """Put covers over the handlers that there are now."""
-        found = list(map(getsignal, SIGNALS))
-        if found == self._with_covers:
+        handlers = list(map(getsignal, SIGNALS))
+        if handlers == self._with_covers:
             return
-        if found != self._found:
-            self._look_at(found)
+        if handlers != self._found:
+            self._look_at(handlers)
         list(map(set_handler, self._covered, self._covers))
 
     def _look_at(self, found: list[Any]) -> None:

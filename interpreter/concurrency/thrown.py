@@ -80,15 +80,15 @@ class Door:
             _flags_ = pythonapi._FuncPtr._flags_  # noqa: SLF001
 
             def __call__(self, thread: Any, thrown: Any) -> Any:
-                number, what = getattr(thread, "value", thread), value_of(thrown)
-                if what is None:  # take back an earlier exception
+                number, exception = getattr(thread, "value", thread), value_of(thrown)
+                if exception is None:  # take back an earlier exception
                     pending.pop(number, None)
                     return throw(thread, thrown)
                 if (ours := name_of_ours(number)) is not None:
-                    LOG.error("%r was thrown at the thread %r, which goes on without it", what, ours)
+                    LOG.error("%r was thrown at the thread %r, which goes on without it", exception, ours)
                     return 1
                 if is_covered(number):
-                    pending[number] = what
+                    pending[number] = exception
                     if is_covered(number) or pending.pop(number, None) is None:
                         return 1
                 return throw(thread, thrown)

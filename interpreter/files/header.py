@@ -97,14 +97,14 @@ class FileHeader:
 
     def entry(self, name: str) -> TensorEntry:
         """The entry of that name. MetadataKeyError if there is none, MetadataError if it cannot be used."""
-        found = self.entries.get(name)
-        if found is None:
+        entry = self.entries.get(name)
+        if entry is None:
             raise MetadataKeyError(
                 f"{self.name}: has no tensor {name[:NAME_LENGTH_SHOWN]!r} (it has: {some_of(self.entries)})"
             )
-        if found.meta is None:
-            raise MetadataError(f"{self.name}: tensor {name[:NAME_LENGTH_SHOWN]!r} {found.error}")
-        return found
+        if entry.meta is None:
+            raise MetadataError(f"{self.name}: tensor {name[:NAME_LENGTH_SHOWN]!r} {entry.error}")
+        return entry
 
 
 def check_name(file: TensorFile, name: str, limits: FileLimits) -> None:

@@ -89,8 +89,8 @@ def _parsed(text: str) -> tuple[Any, bool, Shape]:
         raise ValueError(f"its header is not a plain literal: {text[:NAME_LENGTH_SHOWN]!r}") from None
     if sorted(repr(key) for key, _ in fields) != sorted(map(repr, HEADER_FIELDS)):
         raise ValueError(f"its header is not a dict of {', '.join(HEADER_FIELDS)}: {text[:NAME_LENGTH_SHOWN]!r}")
-    found = dict(fields)
-    shape, fortran = found["shape"], found["fortran_order"]
+    header = dict(fields)
+    shape, fortran = header["shape"], header["fortran_order"]
     if (
         type(shape) is not tuple
         or not all(type(n) is int and 0 <= n <= MAX_SIZE for n in shape)
@@ -99,7 +99,7 @@ def _parsed(text: str) -> tuple[Any, bool, Shape]:
         raise ValueError(f"its shape is not a tuple of at most {MAX_NDIM} whole numbers from 0 to 2**63 - 1")
     if type(fortran) is not bool:
         raise ValueError("its fortran_order is neither True nor False")
-    return found["descr"], fortran, shape
+    return header["descr"], fortran, shape
 
 
 def _meta(descr: Any, shape: Shape, nbytes: int, *, raw: bool) -> tuple[Meta | None, bool, str]:

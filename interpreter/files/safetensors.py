@@ -68,12 +68,12 @@ def read_safetensors(
     metadata = _metadata(file, fields.pop(METADATA_KEY, {}))
     check_count(file, len(fields), limits)
     begin = LENGTH_BYTES + len(text)
-    found = [_entry(file, name, value, begin, raw=raw) for name, value in fields.items()]
-    for entry in found:
+    entries = [_entry(file, name, value, begin, raw=raw) for name, value in fields.items()]
+    for entry in entries:
         check_name(file, entry.name, limits)
-    found.sort(key=_byte_range)
-    _check_cover(file, found, begin)
-    return {entry.name: entry for entry in found}, metadata
+    entries.sort(key=_byte_range)
+    _check_cover(file, entries, begin)
+    return {entry.name: entry for entry in entries}, metadata
 
 
 def _header_text(file: TensorFile, limits: FileLimits) -> bytes:

@@ -108,7 +108,7 @@ def _directory_64(file: TensorFile, at: int, locator: bytes, short: tuple[int, i
 
 
 def _records(file: TensorFile, directory: bytes, count: int) -> list[_Record]:
-    found: list[_Record] = []
+    records: list[_Record] = []
     at = 0
     for _ in range(count):
         if len(directory) - at < DIRECTORY_HEADER.size:
@@ -119,14 +119,14 @@ def _records(file: TensorFile, directory: bytes, count: int) -> list[_Record]:
         at += DIRECTORY_HEADER.size
         end = at + name + extra + comment
         if magic != b"PK\x01\x02" or disk or end > len(directory):
-            raise file.malformed(f"its directory is malformed at member {len(found) + 1}")
+            raise file.malformed(f"its directory is malformed at member {len(records) + 1}")
         record = _Record(directory[at : at + name], flags, method, crc, length, size, offset)
         size, length, offset = _long(file, record, directory[at + name : at + name + extra], (size, length, offset))
-        found.append(record._replace(length=length, size=size, offset=offset))
+        records.append(record._replace(length=length, size=size, offset=offset))
         at = end
     if at != len(directory):
         raise file.malformed(f"its directory has more than its {count} members")
-    return found
+    return records
 
 
 def _long(file: TensorFile, record: _Record, extra: bytes, numbers: tuple[int, ...]) -> tuple[int, ...]:

@@ -65,12 +65,12 @@ def covering_names(names: Iterable[str]) -> dict[Coordinate, str]:
     """The fewest parts of a global tensor that make up the whole value: coordinate -> name, in order; empty if some of
     the value is missing. `names`: those of the existing parts."""
     parts = {part.coordinate: (part, name) for name in names if (part := part_of(name)) is not None}
-    found: dict[Coordinate, str] = {}
+    shares: dict[Coordinate, str] = {}
     count = 0
     for _, (part, name) in sorted(parts.items()):
-        found.setdefault(part.share, name)
+        shares.setdefault(part.share, name)
         count = prod(size for size, atom in zip(part.grid, part.layout, strict=True) if not isinstance(atom, Broadcast))
-    return dict(sorted(found.items())) if len(found) == count else {}
+    return dict(sorted(shares.items())) if len(shares) == count else {}
 
 
 def is_whole(names: Collection[str]) -> bool:
@@ -81,13 +81,13 @@ def is_whole(names: Collection[str]) -> bool:
 
 def families(names: Iterable[str]) -> dict[str, list[list[str]]]:
     """The names of parts by the name of their whole, in a list for each layout, in order."""
-    found: dict[str, dict[tuple[Coordinate, Layout], list[tuple[Coordinate, str]]]] = {}
+    layouts: dict[str, dict[tuple[Coordinate, Layout], list[tuple[Coordinate, str]]]] = {}
     for name in names:
         part = part_of(name)
         if part is not None:
-            ways = found.setdefault(part.whole, {})
+            ways = layouts.setdefault(part.whole, {})
             ways.setdefault((part.grid, part.layout), []).append((part.coordinate, name))
-    return {whole: [[name for _, name in sorted(way)] for way in ways.values()] for whole, ways in found.items()}
+    return {whole: [[name for _, name in sorted(way)] for way in ways.values()] for whole, ways in layouts.items()}
 
 
 class Families:
@@ -112,16 +112,16 @@ class Families:
     def named(self, given: Iterable[str], bound: Mapping[str, object]) -> tuple[list[str], list[str]]:
         """The bound names for these names, with parts for the name of a whole, without duplicates; and the names with
         nothing bound."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         missing = []
         for name in given:
             parts = self.parts.get(name, ())
             if name in bound:
-                found[name] = None
+                names[name] = None
             elif not parts:
                 missing.append(name)
-            found.update(dict.fromkeys(parts))
-        return list(found), missing
+            names.update(dict.fromkeys(parts))
+        return list(names), missing
 
     def replaced(self, given: Collection[str], bound: Mapping[str, object]) -> list[str]:
         """The bound names that a publication of the given names replaces, besides the given ones.
@@ -132,13 +132,13 @@ class Families:
         names: dict[str, set[str]] = {}
         for name in given:
             names.setdefault(user_name(name), set()).add(name)
-        found = []
+        replaced = []
         for whole, new in names.items():
             parts = self.parts.get(whole, {})
             remaining = new if whole in new else remaining_parts(whole, new, parts)
             if remaining:
-                found += [name for name in (whole, *parts) if name in bound and name not in remaining]
-        return found
+                replaced += [name for name in (whole, *parts) if name in bound and name not in remaining]
+        return replaced
 
 
 def remaining_parts(whole: str, given: Collection[str], bound: Iterable[str]) -> set[str]:

@@ -77,12 +77,12 @@ def _of(op: Ruled, call: OpCall, parts: int) -> dict[_Key, LayoutSignature]:
     first."""
     rule, everywhere = op.layouts, whole(call)
     offered = () if isinstance(rule, str) or None in call.outputs else rule(call, parts)
-    found: dict[_Key, LayoutSignature] = {}
-    for one in (*offered, everywhere):
-        found.setdefault((one.inputs, one.outputs), one)
+    signatures: dict[_Key, LayoutSignature] = {}
+    for signature in (*offered, everywhere):
+        signatures.setdefault((signature.inputs, signature.outputs), signature)
     last = (everywhere.inputs, everywhere.outputs)
-    chosen = found.pop(last)
-    return {**found, last: chosen}
+    chosen = signatures.pop(last)
+    return {**signatures, last: chosen}
 
 
 def whole(call: OpCall) -> LayoutSignature:

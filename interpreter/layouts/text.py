@@ -19,11 +19,11 @@ def layout_text(grid: Sequence[int], layout: Layout) -> str:
 
 def parse_layout_text(text: str) -> tuple[tuple[int, ...], Layout]:
     """The grid and the layout in an untrusted text. ValueError if the text is malformed."""
-    found = _TEXT.fullmatch(text)
-    if found is None:
+    match = _TEXT.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text[:80]!r} is not a grid and a layout")
-    grid = tuple(int(size) for size in found.groups()[:2] if size is not None)
-    layout = tuple(map(_atom, found[3].split(", ")))
+    grid = tuple(int(size) for size in match.groups()[:2] if size is not None)
+    layout = tuple(map(_atom, match[3].split(", ")))
     if not all(grid):
         raise ValueError(f"{text[:80]!r} has a grid without devices")
     if len(grid) != len(layout):

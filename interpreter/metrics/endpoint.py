@@ -40,12 +40,12 @@ class Endpoint(NamedTuple):
                 )
             return cls(text, path=path)
         try:
-            found = parse(f"tcp://{text}")
+            address = parse(f"tcp://{text}")
         except MetadataError:
             raise MetadataError(f"{text!r} is not an address for metrics: write {ENDPOINT_FORMS}") from None
-        host = "" if found.host == ANY_HOST else str(resolve(found.host))
+        host = "" if address.host == ANY_HOST else str(resolve(address.host))
         shown = f"[{host}]" if ":" in host else host or ANY_HOST
-        return cls(text, host=host, port=found.port, local=is_loopback(f"tcp://{shown}:{found.port}"))
+        return cls(text, host=host, port=address.port, local=is_loopback(f"tcp://{shown}:{address.port}"))
 
     def require(self, token: Path | None) -> None:
         """MetadataError if other machines can reach the endpoint, and there is no token."""

@@ -77,12 +77,12 @@ class Family(NamedTuple):
 
     def samples(self, figures: Figures) -> dict[tuple[str, ...], Any]:
         """The values, by label values."""
-        found: dict[tuple[str, ...], Any] = {}
+        samples: dict[tuple[str, ...], Any] = {}
         if not (figures.machine or self.always):
-            return found
+            return samples
         for labels, value in self.read(figures):
-            found[labels] = found[labels] + value if labels in found else value
-        return found
+            samples[labels] = samples[labels] + value if labels in samples else value
+        return samples
 
 
 def bucket_bounds() -> tuple[str, ...]:

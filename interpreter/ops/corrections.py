@@ -315,12 +315,12 @@ def _mirrored(name: str, part: str) -> Correction:
 
     @of_complex(name)
     def correction(xp: ArrayModule, x: Array, out: Array) -> None:
-        found = xp.array(x)
-        half = getattr(found, part)
+        corrected = xp.array(x)
+        half = getattr(corrected, part)
         xp.abs(half, half)
-        getattr(xp, name)(found, found)
+        getattr(xp, name)(corrected, corrected)
         xp.copysign(half, getattr(x, part), half)
-        out[...] = found
+        out[...] = corrected
 
     return correction
 

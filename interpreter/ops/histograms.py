@@ -112,15 +112,15 @@ def equal_edges(xp: ArrayModule, x: Array, bins: int, limits: tuple[float, float
         low, high = low - 0.5, high + 0.5
     dtype = np.result_type(low, high, 1.0)
     span = np.subtract(high, low, dtype=dtype)
-    found = xp.arange(bins + 1, dtype=dtype)
+    edges = xp.arange(bins + 1, dtype=dtype)
     if span / bins:
-        found *= span / bins
+        edges *= span / bins
     else:
-        found /= bins
-        found *= span
-    found += low.astype(dtype)
-    found[-1] = high
-    return found
+        edges /= bins
+        edges *= span
+    edges += low.astype(dtype)
+    edges[-1] = high
+    return edges
 
 
 def _ends(x: Array) -> Array:

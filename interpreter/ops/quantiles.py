@@ -129,18 +129,18 @@ def quantiles_at(xp: ArrayModule, x: Array, fractions: Array, attributes: Attrib
     """
     ordered = _sorted_lines(xp, x, attributes["axis"])
     below, above, weight = neighbours(xp, fractions.reshape(-1), ordered.shape[-1], attributes["method"])
-    found = xp.take(ordered, below, axis=-1)
+    result = xp.take(ordered, below, axis=-1)
     if weight is not None:
         rest = 1 - weight
         if weak and x.dtype.kind == "f":
             weight, rest = weight.astype(x.dtype), rest.astype(x.dtype)
         high = xp.take(ordered, above, axis=-1)
-        step = high - found
-        found = xp.where(weight >= 0.5, high - step * rest, found + step * weight)
+        step = high - result
+        result = xp.where(weight >= 0.5, high - step * rest, result + step * weight)
     if x.dtype.kind == "f":
         largest = ordered[..., -1:]  # NaN if there is one
-        found = xp.where(xp.isnan(largest), largest, found)
-    return xp.moveaxis(found, -1, 0)
+        result = xp.where(xp.isnan(largest), largest, result)
+    return xp.moveaxis(result, -1, 0)
 
 
 def _sorted_lines(xp: ArrayModule, x: Array, axis: Any) -> Array:

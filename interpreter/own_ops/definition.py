@@ -114,14 +114,14 @@ def add_kernel(defined: Defined, kind: str, function: Callable[..., Any]) -> Non
 
 def fitting(function: Callable[..., Any], defined: Defined) -> Schema:
     """The schema for a kernel: the op's, except that the function may or may not take `out`."""
-    found = schema_of(function, defined.op.name)
+    given = schema_of(function, defined.op.name)
     wanted = defined.schema
-    same = found.inputs == wanted.inputs and [each.name for each in found.attributes] == [
+    same = given.inputs == wanted.inputs and [each.name for each in given.attributes] == [
         each.name for each in wanted.attributes
     ]
     if not same:
         raise TypeError(f"{defined.op.name}: a kernel takes the operands and attributes of the op, {wanted.operands}")
-    return wanted._replace(fills=found.fills)
+    return wanted._replace(fills=given.fills)
 
 
 def name_of(function: Callable[..., Any], given: str | None) -> str:
@@ -155,11 +155,11 @@ def summary_of(function: Callable[..., Any]) -> str:
     return next(iter((inspect.getdoc(plain_function(function)) or "").splitlines()), "")
 
 
-def sources_of(name: str, found: str, function: Callable[..., Any], stated: Stated, schema: Schema) -> list[Any]:
+def sources_of(name: str, version_text: str, function: Callable[..., Any], stated: Stated, schema: Schema) -> list[Any]:
     """The input of the digest: texts and numbers."""
     attributes = [[each.name, "" if each.default is REQUIRED else repr(each.default)] for each in schema.attributes]
     shape = [schema.inputs, schema.least, schema.outputs, attributes, stated.elementwise, stated.dynamic]
-    return [name, found, shape, source_of(stated.infer), source_of(function)]
+    return [name, version_text, shape, source_of(stated.infer), source_of(function)]
 
 
 def source_of(function: Any) -> str:

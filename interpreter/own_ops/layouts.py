@@ -37,12 +37,12 @@ def signature_of(stated: Any, inputs: int, outputs: int, name: str) -> LayoutSig
     if not isinstance(stated, tuple) or len(stated) != 2 or not isinstance(stated[0], tuple):
         raise TypeError(f"{advice}, not {stated!r}")
     results = stated[1] if isinstance(stated[1], tuple) and not is_layout(stated[1]) else (stated[1],)
-    found = LayoutSignature(stated[0], results)
-    if not all(map(is_layout, (*found.inputs, *found.outputs))):
+    signature = LayoutSignature(stated[0], results)
+    if not all(map(is_layout, (*signature.inputs, *signature.outputs))):
         raise TypeError(f"{advice}, and a layout is split(axis), broadcast or partial(...), not {stated!r}")
-    if len(found.inputs) != inputs or len(found.outputs) != outputs:
+    if len(signature.inputs) != inputs or len(signature.outputs) != outputs:
         raise TypeError(f"{name}: {stated!r} is not of {inputs} operands and {outputs} results")
-    return found
+    return signature
 
 
 def is_layout(given: Any) -> bool:

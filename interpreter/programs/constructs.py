@@ -90,20 +90,20 @@ def layout(step: Step) -> ConstructLayout:
 
 def numbers_given(step: Step) -> list[tuple[Program, dict[int, int]]]:
     """Each block of a construct, with its number parameters: their slots in the block -> the surrounding slots."""
-    found = []
+    pairs = []
     for block, given in zip(step.blocks, layout(step).given, strict=True):
         own = [slot for slot, number in enumerate(block.numbers) if number.op == PARAMETER]
-        found.append((block, dict(zip(own, [~operand for operand in given.numbers], strict=True))))
-    return found
+        pairs.append((block, dict(zip(own, [~operand for operand in given.numbers], strict=True))))
+    return pairs
 
 
 def written_values(op: str, given: Sequence[BlockOperands], blocks: Sequence[Program]) -> list[int]:
     """The values whose variables a block may write, without duplicates; not those of a loop's state."""
-    found: dict[int, None] = {}
+    written: dict[int, None] = {}
     for (values, _), block in zip(given, blocks, strict=True):
         own = len(block.parameters) if FORMS[op].loops else 0
-        found.update((values[n], None) for n in block.written if n >= own)
-    return list(found)
+        written.update((values[n], None) for n in block.written if n >= own)
+    return list(written)
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------

@@ -106,11 +106,11 @@ def leaves(wire: Any) -> Iterator[Any]:
     """All leaves of nested lists."""
     pending = [wire]
     while pending:
-        one = pending.pop()
-        if type(one) in (tuple, list):
-            pending.extend(one)
+        item = pending.pop()
+        if type(item) in (tuple, list):
+            pending.extend(item)
         else:
-            yield one
+            yield item
 
 
 # -- to the wire -------------------------------------------------------------------------------------------------------

@@ -240,11 +240,11 @@ class _Search:
 
     def merged(self, fusions: Sequence[_Open]) -> _Open | None:
         """One fusion of all of these, if it is valid; the last one has the latest step."""
-        found = _Open(fusions[-1].device)
+        merged = _Open(fusions[-1].device)
         for fusion in fusions:
-            found.absorb(fusion)
-        found.steps.sort()
-        return found if found.is_sound() else None
+            merged.absorb(fusion)
+        merged.steps.sort()
+        return merged if merged.is_sound() else None
 
     def enter(self, fusion: _Open) -> None:
         """Register the open fusion as the maker and reader of its values."""

@@ -37,11 +37,11 @@ def attributes_in(step: Step, slots: SlotMap) -> Any:
     """A step's attributes, with the slots of the outer program."""
     if step.op not in CLIENT_STEPS:
         return step.attributes
-    found = dict(step.attributes)
+    attributes = dict(step.attributes)
     for name, its in (("chain", slots.chains), ("callback", slots.callbacks)):
-        if name in found:
-            found[name] = its[found[name]]
-    return tuple(found.items())
+        if name in attributes:
+            attributes[name] = its[attributes[name]]
+    return tuple(attributes.items())
 
 
 def copied(builder: Builder, program: Program, slots: SlotMap, locate: Locate) -> Program:

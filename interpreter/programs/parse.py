@@ -178,12 +178,12 @@ class ProgramParser:
             line.need("=")
         if line.kind != "word":
             line.complain("an op")
-        op, said = line.text, [meta for _, meta in results]
+        op, stated_metas = line.text, [meta for _, meta in results]
         if op in CONSTRUCTS:
-            self._constructs.append(OpenConstruct(line, self.numbered_line, said))
+            self._constructs.append(OpenConstruct(line, self.numbered_line, stated_metas))
             return
         self._steps.get(op, self._op)(line)
-        self._compare(op, first, said)
+        self._compare(op, first, stated_metas)
 
     def _op(self, line: TokenLine) -> None:
         op = line.advance()
@@ -257,13 +257,13 @@ class ProgramParser:
             raise ProtocolError(f"{construct.op} writes in place what its blocks write: {shown_values or 'nothing'}")
         self._compare(construct.op, first, construct.said)
 
-    def _compare(self, op: str, first: int, said: Sequence[Meta | None]) -> None:
+    def _compare(self, op: str, first: int, stated_metas: Sequence[Meta | None]) -> None:
         """MetadataError unless the text agrees with the metas that the op infers."""
         made = self._builder.metas[first:]
-        if len(said) != len(made):
+        if len(stated_metas) != len(made):
             plural = "s" * (len(made) != 1)
-            raise MetadataError(f"{op} makes {len(made)} result{plural}, and the text names {len(said)}", op=op)
-        for value, (wanted, meta) in enumerate(zip(said, made, strict=True), first):
+            raise MetadataError(f"{op} makes {len(made)} result{plural}, and the text names {len(stated_metas)}", op=op)
+        for value, (wanted, meta) in enumerate(zip(stated_metas, made, strict=True), first):
             if wanted is not meta:
                 message = f"%{value} is {meta_text(wanted)} in the text, but {op} makes {meta_text(meta)}"
                 raise MetadataError(message, op=op)

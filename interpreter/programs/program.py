@@ -123,11 +123,11 @@ class Program:
     @cached_property
     def digest(self) -> str:
         """128 bits, in hexadecimal, of everything except the locations."""
-        found = hashlib.blake2b(digest_size=16)
+        digest = hashlib.blake2b(digest_size=16)
         pack = msgpack.Packer(default=plain_complex).pack
         for record in records_of(self):
-            found.update(pack(record))
-        return found.hexdigest()
+            digest.update(pack(record))
+        return digest.hexdigest()
 
     @property
     def inputs(self) -> int:
@@ -169,15 +169,15 @@ class Program:
     def ranks(self) -> tuple[int, ...]:
         """For each value 0 if its variable is from outside, else the position of the variable among inner ones, from
         1."""
-        found: list[int] = []
+        ranks: list[int] = []
         newest = 0
         for value, variable in enumerate(self.variables):
             if variable == value >= self.inputs:
                 newest += 1
-                found.append(newest)
+                ranks.append(newest)
             else:
-                found.append(0 if variable < self.inputs else found[variable])
-        return tuple(found)
+                ranks.append(0 if variable < self.inputs else ranks[variable])
+        return tuple(ranks)
 
     @cached_property
     def inner(self) -> int:
@@ -198,14 +198,14 @@ class Program:
     @cached_property
     def last_use(self) -> tuple[int, ...]:
         """For each value the last step that reads or overwrites it: -1 for none, `len(steps)` for a result."""
-        found = [-1] * len(self.variables)
+        last = [-1] * len(self.variables)
         for position, step in enumerate(self.steps):
             for value in (*step.operands, *(step.into or ())):
                 if value >= 0:
-                    found[value] = position
+                    last[value] = position
         for value in self.results:
-            found[value] = len(self.steps)
-        return tuple(found)
+            last[value] = len(self.steps)
+        return tuple(last)
 
     @cached_property
     def weight(self) -> int:
@@ -226,13 +226,13 @@ class Program:
         """For each step the variables that no later step uses and no run returns: they die with the step."""
         alive = {self.variables[value] for value in self.results}
         alive.update(self.variables[value] for value in range(self.inputs))
-        found: list[tuple[int, ...]] = []
+        dying: list[tuple[int, ...]] = []
         for step in reversed(self.steps):
             made = range(step.first, step.first + len(step.results))
             used = dict.fromkeys(self.variables[value] for value in (*step.operands, *made) if value >= 0)
-            found.append(tuple(variable for variable in used if variable not in alive))
+            dying.append(tuple(variable for variable in used if variable not in alive))
             alive.update(used)
-        return tuple(reversed(found))
+        return tuple(reversed(dying))
 
     @classmethod
     def parse(cls, text: str) -> Program:

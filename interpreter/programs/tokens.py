@@ -52,13 +52,13 @@ class TokenLine:
     def advance(self) -> str:
         """Step over the next token; returns its text."""
         taken = self.text
-        found = TOKEN.match(self._line, self._at)
-        if found is None:
+        match = TOKEN.match(self._line, self._at)
+        if match is None:
             rest = self._line[self._at :].lstrip(" ")
             raise ProtocolError('a string without its closing "' if rest[0] == '"' else f"unexpected {shown(rest)}")
-        self._at = found.end()
-        self.kind = str(found.lastgroup)
-        self.text = found[self.kind]
+        self._at = match.end()
+        self.kind = str(match.lastgroup)
+        self.text = match[self.kind]
         return taken
 
     def complain(self, expected: str) -> NoReturn:
@@ -98,12 +98,12 @@ class TokenLine:
 
     def several(self, read: Callable[[], T], limit: int = MAX_LIST_LENGTH) -> list[T]:
         """One or more, with commas between them."""
-        found = [read()]
+        items = [read()]
         while self.accept(","):
-            if len(found) >= limit:
+            if len(items) >= limit:
                 raise QuotaError(f"a list has at most {limit} elements here")
-            found.append(read())
-        return found
+            items.append(read())
+        return items
 
     # -- values and metas ----------------------------------------------------------------------------------------------
 
@@ -176,15 +176,15 @@ class TokenLine:
 
     def attributes(self) -> dict[str, Any]:
         """`{axis: 1, keepdims: True}`; nothing for no attributes."""
-        found: dict[str, Any] = {}
+        attributes: dict[str, Any] = {}
         if not self.accept("{"):
-            return found
+            return attributes
         for name, value in self.several(self.pair, MAX_SHORT_LIST_LENGTH):
-            if name in found:
+            if name in attributes:
                 raise ProtocolError(f"the attribute {shown(name)} occurs twice")
-            found[name] = value
+            attributes[name] = value
         self.need("}")
-        return found
+        return attributes
 
     def pair(self) -> tuple[str, Any]:
         """`axis: 1`."""
@@ -291,14 +291,14 @@ def nan_of(bits: str) -> float:
     raise ProtocolError(f"{shown(bits)} are not the bits of a NaN")
 
 
-def letter_of(found: re.Match[str]) -> str:
+def letter_of(match: re.Match[str]) -> str:
     """The character of an escape."""
-    plain = found[4]
+    plain = match[4]
     if plain is not None:
         if plain not in SIMPLE_ESCAPES:
             raise ProtocolError(f"unknown escape \\{plain} in a string")
         return SIMPLE_ESCAPES[plain]
-    code = int(found[1] or found[2] or found[3], 16)
+    code = int(match[1] or match[2] or match[3], 16)
     if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        raise ProtocolError(f"unknown character {found[0]}")
+        raise ProtocolError(f"unknown character {match[0]}")
     return chr(code)

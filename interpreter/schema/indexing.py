@@ -148,16 +148,16 @@ def selects_all(index: Index, shape: Shape) -> bool:
 def whole_axes(index: Index, shape: Shape) -> list[int | None]:
     """For each axis of a basic index's selection: the axis of x, if the index selects all of it; None for parts and new
     axes."""
-    found: list[int | None] = []
+    axes_selected: list[int | None] = []
     axes = iter(enumerate(shape))
     for entry in _spelled_out(index, len(shape)):
         if entry is None:
-            found.append(None)
+            axes_selected.append(None)
             continue
         axis, size = next(axes)
         if isinstance(entry, tuple):
-            found.append(axis if slice(*entry[1:]).indices(size) == (0, size, 1) else None)
-    return found
+            axes_selected.append(axis if slice(*entry[1:]).indices(size) == (0, size, 1) else None)
+    return axes_selected
 
 
 def len_range(start: int, stop: int, step: int) -> int:

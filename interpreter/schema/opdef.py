@@ -271,11 +271,11 @@ class OpDef:
 
         `aliased`: as in `bind`. `least`: the device's lower bound.
         """
-        found = 0 if self.scratch is None else self.scratch(metas, outputs, attributes)
-        found = max(found, least)
+        nbytes = 0 if self.scratch is None else self.scratch(metas, outputs, attributes)
+        nbytes = max(nbytes, least)
         if aliased and not (self.elementwise or self.writes_part):  # `storing_at_end`
-            found += sum(m.nbytes for m in outputs if m is not None)
-        return found if found > UNCOUNTED_BYTES else 0
+            nbytes += sum(m.nbytes for m in outputs if m is not None)
+        return nbytes if nbytes > UNCOUNTED_BYTES else 0
 
     def serves(self, kind: str) -> bool:
         """Whether the definition has a kernel for devices of that kind."""

@@ -80,11 +80,11 @@ def check_daemon_has(op: str, own: OwnOp, daemons_ops: Mapping[str, tuple[str, s
 
     `daemons_ops`: `own_ops` of the daemon's registry.
     """
-    found = daemons_ops.get(op)
-    if found is None:
+    daemons = daemons_ops.get(op)
+    if daemons is None:
         raise MetadataError(f"{op}: the daemon does not have this op: {advice(own)}", op=op)
-    if found != (own.version, own.digest):
-        here, other = (f"{version or 'unknown'} ({digest})" for version, digest in ((own.version, own.digest), found))
+    if daemons != (own.version, own.digest):
+        here, other = (f"{version or 'unknown'} ({digest})" for version, digest in ((own.version, own.digest), daemons))
         message = (
             f"{op}: this process has version {here}, but the daemon has {other}: install the same version on both sides"
         )

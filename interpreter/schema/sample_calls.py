@@ -143,12 +143,12 @@ def check_callable(wish: Wish) -> None:
 def ops_of(wish: Wish) -> list[OpDef]:
     """The ops that the wish names; MetadataError if there are none."""
     if wish.is_pattern:
-        found = [op for name, op in REGISTRY.items() if fnmatchcase(name, wish.op)]
+        ops = [op for name, op in REGISTRY.items() if fnmatchcase(name, wish.op)]
     else:
-        found = [REGISTRY[wish.op]] if wish.op in REGISTRY else []
-    if not found:
+        ops = [REGISTRY[wish.op]] if wish.op in REGISTRY else []
+    if not ops:
         raise MetadataError(f"unknown op {wish.op!r}{similar(wish.op, REGISTRY)}")
-    return found
+    return ops
 
 
 # -- samples -----------------------------------------------------------------------------------------------------------
@@ -160,16 +160,16 @@ def samples(op: OpDef, wish: Wish) -> list[SampleCall]:
     if lacking:
         raise MetadataError(f"{op.name} requires {', '.join(lacking)}", op=op.name)
     dtypes = [name for name in dtypes_of(op) if not wish.dtypes or name in wish.dtypes] or [""] * (not dtypes_of(op))
-    found: dict[str, SampleCall] = {}
+    calls: dict[str, SampleCall] = {}
     why = ""
     for dtype in dtypes:
         try:
-            found |= {str(sample): sample for sample in calls_with(op, dtype, wish)}
+            calls |= {str(sample): sample for sample in calls_with(op, dtype, wish)}
         except TensordError as error:
             why = why or error.message
-    if not found:
+    if not calls:
         raise MetadataError(why or f"{op.name} takes none of these dtypes", op=op.name)
-    return list(found.values())
+    return list(calls.values())
 
 
 def dtypes_of(op: OpDef) -> list[str]:
@@ -214,15 +214,15 @@ def with_numbers(op: OpDef, sample: SampleCall) -> Iterator[SampleCall]:
 
 def operands_of(op: OpDef, dtype: str, shapes: Shapes) -> tuple[Any, ...]:
     """The metas of as few operands as the op takes, with the given dtype where the op allows it."""
-    found: list[Any] = []
+    operands: list[Any] = []
     for position in range(op.least_operands()):
         accepted = accepted_at(op, position)
         if not accepted:
-            found.append(NUMBER_OPERAND)
+            operands.append(NUMBER_OPERAND)
             continue
         chosen = dtype if dtype in accepted else next(name for name in ("int64", *DTYPES) if name in accepted)
-        found.append(Meta.of(shapes[min(position, len(shapes) - 1)], DTYPES[chosen]))
-    return tuple(found)
+        operands.append(Meta.of(shapes[min(position, len(shapes) - 1)], DTYPES[chosen]))
+    return tuple(operands)
 
 
 def check(op: OpDef, sample: SampleCall) -> None:

@@ -117,12 +117,12 @@ def resolve(host: str) -> IPv4Address | IPv6Address | None:
     if host in {name for _, name in socket.if_nameindex()}:
         return _of_interface(host)
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise MetadataError(
             f"{host!r} is neither an IP address, an interface nor a known host ({error.strerror})"
         ) from None
-    return ip_address(found[0][4][0])
+    return ip_address(addresses[0][4][0])
 
 
 def _of_interface(name: str) -> IPv4Address:

@@ -41,15 +41,15 @@ def raise_descriptor_limit() -> None:
 
 def require_descriptors(count: int) -> None:
     """OSError (EMFILE) unless that many descriptors can be opened now. Opens them to find out."""
-    found: list[int] = []
+    descriptors: list[int] = []
     try:
         with open(os.devnull, "rb") as source:  # noqa: PTH123 - the shortest way to a descriptor
-            found.extend(os.dup(source.fileno()) for _ in range(count - 1))
+            descriptors.extend(os.dup(source.fileno()) for _ in range(count - 1))
     except OSError as error:
         if error.errno != errno.EMFILE:
             raise
         message = f"Too many open files: the limit is {descriptor_limit()}; raise it (ulimit -n), or close some"
         raise OSError(errno.EMFILE, message) from None
     finally:
-        for descriptor in found:
+        for descriptor in descriptors:
             os.close(descriptor)

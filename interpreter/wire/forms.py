@@ -134,12 +134,12 @@ def shown(value: Any) -> str:
 def depth_exceeds(value: Any, levels: int) -> bool:
     """Return whether the value is nested deeper than `levels` lists or dicts. Works level by level, without
     recursion."""
-    found = [value]
+    level = [value]
     for _ in range(levels):
-        found = [inner for outer in found if type(outer) in NESTED for inner in items_of(outer)]
-        if not found:
+        level = [inner for outer in level if type(outer) in NESTED for inner in items_of(outer)]
+        if not level:
             return False
-    return any(type(inner) in NESTED for inner in found)
+    return any(type(inner) in NESTED for inner in level)
 
 
 def items_of(value: Any) -> Any:

@@ -19,7 +19,7 @@ def metas_of(message: Effect) -> list[Meta]:
     """The metas of a host call's results; MetadataError for invalid ones."""
     if len(message.metas) != len(message.outputs) or not message.outputs:
         raise ProtocolError(f"a host call with {len(message.outputs)} results and {len(message.metas)} metas")
-    found: list[Meta] = []
+    metas: list[Meta] = []
     for wire in message.metas:
         try:
             meta = decode_meta(wire)
@@ -27,8 +27,8 @@ def metas_of(message: Effect) -> list[Meta]:
             raise MetadataError(f"{LABEL}: {error}") from None
         if not isinstance(meta, Meta):
             raise MetadataError(f"{LABEL}: a result has a shape and a dtype")
-        found.append(meta)
-    return found
+        metas.append(meta)
+    return metas
 
 
 def refusal_of(metas: Sequence[Meta], arrays: Sequence[NDArray[Any]]) -> str:

@@ -82,11 +82,11 @@ def _read(path: Path, *, secret: bool = False) -> Pair:
             lines = file.read(1 << 16).splitlines()
     except OSError as error:
         raise MetadataError(f"{path}: {error.strerror}. `tensord keygen` makes key files") from None
-    found: dict[bytes, bytes] = {}
+    fields: dict[bytes, bytes] = {}
     for line in lines:
         name, _, value = line.partition(b"=")
-        found.setdefault(name.strip(), value.strip().strip(b"\"'"))
-    public, private = found.get(b"public-key", b""), found.get(b"secret-key", b"")
+        fields.setdefault(name.strip(), value.strip().strip(b"\"'"))
+    public, private = fields.get(b"public-key", b""), fields.get(b"secret-key", b"")
     if not is_key(public) or (private and not is_key(private)):
         raise MetadataError(f"{path} is not a key file: `tensord keygen` makes key files")
     return Pair(public, private)

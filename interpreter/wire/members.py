@@ -38,12 +38,12 @@ class PortRange(NamedTuple):
     @classmethod
     def of(cls, text: str) -> PortRange:
         """From "host:7701", "host:7701-7800", or "[::1]:0" for any free port; ValueError for anything else."""
-        found = _HOST_AND_PORTS.fullmatch(text)
-        low = int(found[2]) if found else 0
-        high = int(found[3] or low) if found else 0
-        if found is None or not low <= high <= MAX_PORT or (not low and high):
+        match = _HOST_AND_PORTS.fullmatch(text)
+        low = int(match[2]) if match else 0
+        high = int(match[3] or low) if match else 0
+        if match is None or not low <= high <= MAX_PORT or (not low and high):
             raise ValueError('"HOST:PORT" or "HOST:FIRST-LAST", such as "10.0.0.5:7701", or port 0 for any free one')
-        return cls(found[1].strip("[]"), low, high)
+        return cls(match[1].strip("[]"), low, high)
 
     def at(self, port: int) -> str:
         """The address of one port."""
@@ -85,24 +85,24 @@ def member_of(row: object) -> Member:
     for name, (check, meaning) in _CHECKS.items():
         if not check(row[name]):
             raise ProtocolError(f"{name} of member {row['node']} is {row[name]!r:.60}, not {meaning}")
-    found = Member(**{**row, "devices": tuple(row["devices"])})
-    wrong = [name for name in found.devices if node_of(name) != found.node]
-    if wrong or len(set(found.devices)) < len(found.devices):
-        raise ProtocolError(f"devices of member {found.node} are not its own, or occur twice: {wrong!r:.60}")
-    return found
+    member = Member(**{**row, "devices": tuple(row["devices"])})
+    wrong = [name for name in member.devices if node_of(name) != member.node]
+    if wrong or len(set(member.devices)) < len(member.devices):
+        raise ProtocolError(f"devices of member {member.node} are not its own, or occur twice: {wrong!r:.60}")
+    return member
 
 
 def table_of(rows: object) -> dict[str, Member]:
     """The members of an untrusted table, by node; ProtocolError if any entry is wrong, or a node occurs twice."""
     if not isinstance(rows, list | tuple) or len(rows) > MAX_MEMBERS:
         raise ProtocolError(f"members are a list, of {MAX_MEMBERS} entries at the most")
-    found: dict[str, Member] = {}
+    members: dict[str, Member] = {}
     for row in rows:
         member = member_of(row)
-        if member.node in found:
+        if member.node in members:
             raise ProtocolError(f"the member {member.node} occurs twice")
-        found[member.node] = member
-    return found
+        members[member.node] = member
+    return members
 
 
 def is_token(token: object) -> bool:

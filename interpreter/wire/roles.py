@@ -44,11 +44,11 @@ def own_ids(array: Message) -> list[int]:
     positions = ID_POSITIONS[array[0]]
     if len(positions) == 1 and type(array[positions[0]]) is int:
         return [array[positions[0]]]
-    found: list[int] = []
+    ids: list[int] = []
     for position in positions:
         value = array[position]
-        found += (value,) if type(value) is int else value
-    return found
+        ids += (value,) if type(value) is int else value
+    return ids
 
 
 def outputs_of(array: Any) -> list[int]:

@@ -88,14 +88,14 @@ def drawn(seed: int, shape: Shape, whole: Shape | None, begin: Shape | None) -> 
     starts, run = rows_of(shape, whole, begin)
     if len(starts) == 1:
         return numbers(key, int(starts[0]), run).reshape(shape)
-    found, within, at = np.empty((len(starts), run), np.float32), np.arange(run), 0
+    result, within, at = np.empty((len(starts), run), np.float32), np.arange(run), 0
     while at < len(starts):
         first = int(starts[at])
         end = at + int(np.searchsorted(starts[at:], first + _BLOCK_NUMBERS))
         between = numbers(key, first, int(starts[end - 1]) - first + run)
-        found[at:end] = between[(starts[at:end, None] - first) + within]
+        result[at:end] = between[(starts[at:end, None] - first) + within]
         at = end
-    return found.reshape(shape)
+    return result.reshape(shape)
 
 
 def row_axis(shape: Shape, whole: Shape) -> int:

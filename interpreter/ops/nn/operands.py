@@ -18,13 +18,13 @@ def same_meta(metas: Metas, names: tuple[str, str]) -> Meta:
 
 def one_dtype(metas: Metas, names: tuple[str, ...]) -> tuple[Meta, ...]:
     """The operands, after a check that they are tensors of one dtype."""
-    found = tensor_metas(metas)
-    for name, meta in zip(names, found, strict=False):
-        if meta.dtype != found[0].dtype:
+    tensors = tensor_metas(metas)
+    for name, meta in zip(names, tensors, strict=False):
+        if meta.dtype != tensors[0].dtype:
             raise TypeError(
-                f"{names[0]} is {found[0].dtype.name}, but {name} is {meta.dtype.name}: use astype on one of them"
+                f"{names[0]} is {tensors[0].dtype.name}, but {name} is {meta.dtype.name}: use astype on one of them"
             )
-    return found
+    return tensors
 
 
 def check_pair(value: Any, least: int = 0) -> tuple[int, int]:

@@ -38,14 +38,14 @@ class WindowAxis(NamedTuple):
         begin, end = (0, self.number) if part is None else (part.start, part.stop)
         low = max(0, _ceil(self.padding - (self.number - 1) * self.stride, self.dilation))
         high = min(self.size, _ceil(self.length + self.padding, self.dilation))
-        found = []
+        taps = []
         for position in range(low, high):
             shift = position * self.dilation - self.padding
             first, stop = max(begin, _ceil(-shift, self.stride)), min(end, _ceil(self.length - shift, self.stride))
             if first < stop:
                 seen = slice(first * self.stride + shift, (stop - 1) * self.stride + shift + 1, self.stride)
-                found.append(WindowTap(position, slice(first - begin, stop - begin), seen))
-        return found
+                taps.append(WindowTap(position, slice(first - begin, stop - begin), seen))
+        return taps
 
 
 def _ceil(dividend: int, divisor: int) -> int:

@@ -25,7 +25,7 @@ MAX_POWER_BITS = 128  # bits
 
 def numbers(program: Program) -> Program:
     """The program with fewer used numbers; all of them keep their slots."""
-    found: dict[bytes, int] = {}
+    first_slots: dict[bytes, int] = {}
     slots: dict[int, int] = {}  # slot of a number -> slot of its replacement
     new_numbers: list[Number] = []
     users = users_of(program)
@@ -34,7 +34,7 @@ def numbers(program: Program) -> Program:
         new_numbers.append(number)
         given = number.op in (PARAMETER, DRAW)
         renamed = number._replace(operands=tuple([slots[n] for n in number.operands]))
-        slots[slot] = slot if given else found.setdefault(packed(renamed), slot)
+        slots[slot] = slot if given else first_slots.setdefault(packed(renamed), slot)
     if new_numbers == list(program.numbers) and all(slots[slot] == slot for slot in users):
         return program
     return rebuilt(program, program.steps, None, new_numbers, slots)

@@ -49,12 +49,12 @@ class Applied(NamedTuple):
 
 def chosen_names(names: str | Iterable[str]) -> frozenset[str]:
     """The named passes; "all" and "none" are accepted. MetadataError for an unknown name."""
-    found: set[str] = set()
+    chosen: set[str] = set()
     for name in (names,) if isinstance(names, str) else names:
         if name not in PASS_NAMES and name not in (ALL, NONE):
             raise MetadataError(f'unknown pass {shown(name)}; passes: {", ".join(PASS_NAMES)}, or "all" or "none"')
-        found.update(PASS_NAMES if name == ALL else () if name == NONE else (name,))
-    return frozenset(found)
+        chosen.update(PASS_NAMES if name == ALL else () if name == NONE else (name,))
+    return frozenset(chosen)
 
 
 def apply(program: Program, names: str | Iterable[str] = ALL) -> Program:
