@@ -75,12 +75,8 @@ def check_devices(specs: Sequence[str | Mapping[str, object]], *, present: bool 
 
     `present`: also check that the device exists here; for a GPU this imports CuPy.
     """
-    if isinstance(specs, str):
-        raise MetadataError(f'devices must be given as a list, such as ["{specs}"]')
-    if not isinstance(specs, Iterable):
-        raise MetadataTypeError(f'devices must be given as a list, such as ["cpu:0"], not {type(specs).__name__}')
     planned: dict[str, tuple[str, Any]] = {}
-    for spec in specs or DEFAULT_DEVICES:
+    for spec in device_list(specs) or DEFAULT_DEVICES:
         name, kind, options = _parse(spec, present=present)
         if name in planned:
             raise MetadataError(f"device {name!r} is given twice")
@@ -92,6 +88,16 @@ def check_devices(specs: Sequence[str | Mapping[str, object]], *, present: bool 
     if NAME in planned and planned[NAME][1].durable and not any(KINDS[kind].host for kind, _ in planned.values()):
         raise MetadataError(f"durable names are written from a cpu device: name one, too, such as {DEFAULT_DEVICES[0]}")
     return planned
+
+
+def device_list(specs: Sequence[str | Mapping[str, object]]) -> list[str | Mapping[str, object]]:
+    """The devices as a list. MetadataError for a single device, or for anything else that is not a list."""
+    if isinstance(specs, str | Mapping):
+        one = f'"{specs}"' if isinstance(specs, str) else specs
+        raise MetadataError(f"devices must be given as a list, such as [{one}]")
+    if not isinstance(specs, Iterable):
+        raise MetadataTypeError(f'devices must be given as a list, such as ["cpu:0"], not {type(specs).__name__}')
+    return list(specs)
 
 
 def close_devices(devices: Mapping[str, Device], timeout: float) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...streams.catalogue import device_list
 from ...vm.machine import VirtualMachine
 from ...vm.plugins.installed import is_package
 from ...vm.plugins.loading import load
@@ -59,10 +60,12 @@ def connect_local(address: str, asked: MachineRequest, name: str, *, strict: boo
     if not shared:
         machine = new_machine(asked)
         return transport_to(machine, machine.close, name, strict=strict)
+    if asked.devices is not None:
+        asked = asked._replace(devices=device_list(asked.devices))
     with _shared_lock:
         shared_machine = _shared.get(shared)
         if shared_machine is None:
-            shared_machine = _shared[shared] = SharedMachine(asked._replace(devices=list(asked.devices or ())))
+            shared_machine = _shared[shared] = SharedMachine(asked._replace(devices=asked.devices or []))
         else:
             check_same(address, shared_machine.asked, asked)
         shared_machine.sessions += 1
@@ -102,7 +105,7 @@ def transport_to(machine: Machine, release: Callable[[], object], name: str, *, 
 
 def check_same(address: str, existing: MachineRequest, asked: MachineRequest) -> None:
     """MetadataError if a shared machine was made with other options than those asked for."""
-    if asked.devices is not None and existing.devices != list(asked.devices):
+    if asked.devices is not None and existing.devices != asked.devices:
         known = ", ".join(map(str, existing.devices or ())) or "cpu:0"
         raise MetadataError(f"the machine {address!r} exists already, with devices {known}; leave devices= out")
     if asked.engine is not None and engine_of(existing) != asked.engine:

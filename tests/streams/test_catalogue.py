@@ -61,6 +61,8 @@ def test_what_is_no_size(value):
     ("specs", "message"),
     [
         (["gpu:0"], f"known: {', '.join(sorted(KINDS))}.*other kinds come with plugins"),
+        ("cpu:0", r'must be given as a list, such as \["cpu:0"\]'),
+        ({"name": "cpu:0"}, "must be given as a list, such as .{'name': 'cpu:0'}"),
         (["cpu"], "unknown device 'cpu'"),
         (["cpu:01"], "unknown device 'cpu:01'"),
         (["sim:0\n"], "unknown device"),

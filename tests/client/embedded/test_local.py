@@ -69,6 +69,16 @@ def test_the_engine_is_that_of_the_call_else_that_of_the_environment(
     assert (session.asarray([1.0]) + 1).tolist() == [2.0]
 
 
+@pytest.mark.parametrize("address", [None, "local", "local:one"])
+@pytest.mark.parametrize("devices", ["cpu:0", {"name": "cpu:0"}, 5])
+def test_a_device_that_is_not_in_a_list_is_refused_as_such_on_every_machine(connect, address, devices):
+    with pytest.raises(td.MetadataError, match="devices must be given as a list"):
+        connect(address, devices=devices)
+    connect("local:one")
+    with pytest.raises(td.MetadataError, match="devices must be given as a list"):
+        connect("local:one", devices=devices)
+
+
 @pytest.mark.parametrize("engine", ["naive", "", "VM", None.__class__, 3])
 def test_what_is_no_engine_is_refused(connect, engine):
     with pytest.raises(td.MetadataError, match='engine= is "vm" or "serial", not'):
