@@ -1,4 +1,4 @@
-"""The array API's functions: what a call costs the caller, and whether small calls cost more than the wire."""
+"""The array API's functions: the cost of a call for the caller, and whether small calls cost more than the wire."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def told(other: Partner, line: str) -> None:
 
 
 def heard(other: Partner) -> None:
-    """Wait until another process has done what it was told."""
+    """Wait until another process has finished its order."""
     other.hear()
 
 

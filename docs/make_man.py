@@ -74,7 +74,7 @@ def described(context: click.Context) -> Iterator[list[str]]:
 
 
 def command_lines(context: click.Context) -> Iterator[str]:
-    """One command: how it is called, what it does, its options."""
+    """One command: its synopsis, its description, its options."""
     command = context.command
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     yield f".SS {plain(usage)}"

@@ -45,7 +45,7 @@ def code(text: str) -> str:
 
 
 def operands(op: Description) -> str:
-    """Names and what they take, neighbours that take the same together."""
+    """Operand names with their dtypes; neighbours with the same dtypes share them."""
     return "; ".join(f"{', '.join(map(code, names))}: {first['takes']}" for names, first in operands_by_dtypes(op))
 
 
@@ -55,7 +55,7 @@ def attributes(op: Description) -> str:
 
 
 def remarks(op: Description) -> str:
-    """What is special about it."""
+    """Special properties of the op."""
     found = {
         "view": op["view"],
         "waits for data": op["dynamic"],

@@ -263,7 +263,7 @@ def print_moved(found: dict[str, list[int]], options: argparse.Namespace, consol
 
 
 def run(session: td.Session, options: argparse.Namespace, console: Console) -> None:
-    """The whole job: begin or resume, train, and print what was moved."""
+    """The whole job: begin or resume, train, and print the transferred bytes."""
     options.out.mkdir(parents=True, exist_ok=True)
     if options.device not in session.devices:
         raise td.MetadataError(f"unknown device {options.device!r}; the machine has {', '.join(session.devices)}")

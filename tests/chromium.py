@@ -21,7 +21,7 @@ from typing import Any, Final
 BROWSER: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPTIONS: Final = (
     "--headless=new",
-    "--no-sandbox",  # which it has none of when it is run as root
+    "--no-sandbox",  # it has none when it is run as root
     "--disable-gpu",
     "--disable-background-networking",
     "--disable-component-update",

@@ -93,7 +93,7 @@ def skip(*_: object) -> NoReturn:
 
 
 class NoTrace:
-    """The trace of a machine that keeps none: nothing is wrong with it."""
+    """The trace of a machine that keeps none: no instruction is wrong in it."""
 
     def verify(self) -> list[str]:
         return []

@@ -66,7 +66,7 @@ def program_of(page: Path) -> str:
 
 
 def run_page(page: Path, folder: Path) -> list[tuple[Block, str]]:
-    """Run the page's program in that empty folder, where it finds no daemon: each block, and what it printed."""
+    """Run the page's program in that empty folder, where it finds no daemon: each block, and its output."""
     program = folder / f"{page.stem}.py"
     program.write_text(program_of(page))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TENSORD_")}

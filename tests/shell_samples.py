@@ -51,7 +51,7 @@ class Sample(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it is not run; empty if it is."""
+        """The reason why it is not run; empty if it is."""
         return next((reason for pattern, reason in NOT_RUN.items() if re.match(pattern, self.command)), "")
 
 

@@ -1,4 +1,4 @@
-"""The docstrings of public callables say what each parameter is, and name no parameter that does not exist.
+"""The docstrings of public callables describe each parameter, and name no parameter that does not exist.
 
 A docstring that refers to another one, as in "see `Session.publish`", may leave out the parameters that are documented
 there.

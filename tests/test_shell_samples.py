@@ -1,4 +1,4 @@
-"""The commands that documents show are run, against a daemon with clients, and print what is shown."""
+"""The commands that documents show are run, against a daemon with clients, and print the output shown."""
 
 from __future__ import annotations
 

@@ -51,8 +51,9 @@ NOT_RUN_YET = (GeneratorType, CoroutineType, AsyncGeneratorType)  # objects whos
 
 
 class CapturedResults:
-    """What a captured function returned. `variables`: the program's variables that a run has to return; `node`: the
-    description; `make`: the function that builds the value from these results."""
+    """The results of a captured function. `variables`: the program's variables that a run has to return; `node`: the
+    description; `make`: the function that builds the value from these results.
+    """
 
     def __init__(self, capture: Capture, value: Any) -> None:
         self.variables: list[int] = []

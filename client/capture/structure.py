@@ -39,7 +39,7 @@ class Arguments:
     __slots__ = ("key", "numbers", "objects", "tensors")
 
     def __init__(self, first: Iterable[Any], values: Iterable[Any]) -> None:
-        """Arguments; `first` is what the key begins with."""
+        """Arguments; the key begins with `first`."""
         self.key: list[Any] = list(first)
         self.tensors: list[Tensor] = []
         self.numbers: list[Any] = []

@@ -1,4 +1,4 @@
-"""The base of the classes with the methods of a cluster session, and what these methods share.
+"""The base of the classes with the methods of a cluster session, and the code that these methods share.
 
 It runs the steps of a method, for threads and for event loops. The cluster's gate is the lock of these steps, as the
 outbox is in a session on one machine.

@@ -119,7 +119,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
         """Run ``for _ in range(count): state = body(*state)`` on the node of the state; see `Session.repeat`."""
         return on_node(core_of(self._cluster, (state, count))).repeat(count, body, *state)
 
-    # -- what all nodes share -----------------------------------------------------------------------------------------
+    # -- shared by all nodes ------------------------------------------------------------------------------------------
 
     @property
     def address(self) -> str:

@@ -69,7 +69,7 @@ def described(part: Any) -> str:
 
 
 class RecordedCapture:
-    """A successful capture: the program, and what a run of it needs."""
+    """A successful capture: the program, and the objects that a run of it needs."""
 
     def __init__(
         self, capture: Capture, results: CapturedResults, guards: Guards, leaves: Sequence[int], look: CallKind

@@ -56,7 +56,7 @@ class Extra(NamedTuple):
 
 
 def ask_by_value(search: Search, value: Any, name: str) -> bool:
-    """Note `getattr` and similar functions under another name: the code does not show what they are asked for."""
+    """Note `getattr` and similar functions under another name: the code does not show the requested attribute."""
     if id(value) in _ASKING:
         if name.rpartition(".")[2] != value.__name__:
             search.ask(name)

@@ -11,7 +11,7 @@ from .outgoing import OutgoingBatches
 
 
 class Credit:
-    """Compares what was sent with what the daemon has consumed. `window` counts messages, `nbytes` bytes of uploads."""
+    """Compares sent with consumed data. `window` counts messages, `nbytes` bytes of uploads."""
 
     def __init__(self, window: int, nbytes: int, outgoing: OutgoingBatches, incoming: Incoming) -> None:
         self.window = window

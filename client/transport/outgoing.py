@@ -236,7 +236,7 @@ class OutgoingBatches:
             self._link.send_frames(frames)
 
     def send_again(self, received: int) -> None:
-        """After a reconnect, send again what the daemon has not received."""
+        """After a reconnect, send the batches again that the daemon has not received."""
         for number, end, frames in self.batches:
             if received < number and end <= self._out:
                 self._link.send_frames(frames)

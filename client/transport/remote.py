@@ -282,7 +282,7 @@ class RemoteTransport:
                 self._incoming.fail(failure)
 
     def _resumed(self, received: int) -> None:
-        """Send what the daemon missed: the session is resumed. The caller holds the lock."""
+        """Send the batches that the daemon missed: the session is resumed. The caller holds the lock."""
         self._reconnection.succeeded()
         self._outgoing.away = False
         if self._generation:  # the CANCEL may have been lost; if not, the daemon recognises it

@@ -200,7 +200,7 @@ def test_on_ipc_a_process_is_dead_although_its_child_keeps_the_socket(daemon, ob
         try:
             client.kill()
             eventually(lambda: not sessions_of(observer) and used(observer) == 0, SOON)
-            os.kill(child, 0)  # it is there, and has the socket
+            os.kill(child, 0)  # the child is alive, and has the socket
         finally:
             os.kill(child, signal.SIGKILL)
     assert "its process has died" in daemon.log

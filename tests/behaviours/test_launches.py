@@ -53,7 +53,7 @@ def warm(session: Any, device: str) -> None:
 
 
 def put(session: Any, value: float = 1.0) -> Any:
-    """A tensor that is there."""
+    """A tensor whose value has been computed."""
     return session.asarray(ONES * value, device="cuda:0").wait()
 
 
@@ -521,7 +521,7 @@ def test_random_gathers_and_what_depends_on_them(gpu: Gpu, session: Any, rows: A
     """Against NumPy: each value equals NumPy's, or has failed because a position before it was out of bounds."""
     rng, base = np.random.default_rng(seed), rows.numpy()
     there: list[Any] = [rows, (rows + 1.0).wait()]
-    expected: list[Any] = [base, base + 1.0]  # None for what has failed
+    expected: list[Any] = [base, base + 1.0]  # None for a failed value
     session.sync()
     for step in range(60):
         if step % 20 == 0:
@@ -567,7 +567,7 @@ class Launching(NamedTuple):
     holding: Callable[[], AbstractContextManager[None]]
 
     def put(self, value: float = 1.0) -> Any:
-        """A tensor that is there."""
+        """A tensor whose value has been computed."""
         return self.session.asarray(ONES * value, device=self.name).wait()
 
 

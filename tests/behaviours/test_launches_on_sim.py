@@ -40,12 +40,12 @@ def warm(session: Any) -> None:
 
 
 def put(session: Any, value: float = 1.0) -> Any:
-    """A tensor that is there."""
+    """A tensor whose value has been computed."""
     return session.asarray(ONES * value, device="sim:0").wait()
 
 
 def launches(session: Any) -> list[Any]:
-    """The records of what was launched at admission."""
+    """The records of ops that were launched at admission."""
     return [one for one in session.trace().records if one.launch and one.opcode == Opcode.CALL]
 
 

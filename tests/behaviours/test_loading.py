@@ -221,7 +221,7 @@ def load_for_ever(session: td.Session, path: Path, kept: list[Any]) -> None:
 
 
 def forget(session: td.Session, name: str) -> None:
-    """Drop what a device holds beside the store."""
+    """Drop the copies that a device holds besides those in the store."""
     from tensord.vm.memory.replicas import forget as drop
 
     machine = machine_of(session)

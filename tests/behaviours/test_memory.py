@@ -214,7 +214,7 @@ def test_a_reader_on_another_stream_keeps_the_memory(make_session):
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 def test_the_order_of_release_does_not_matter(make_session, order):
-    """Behaviour 32: releasing a tensor with readers in flight waits for them, whatever goes first."""
+    """Behaviour 32: releasing a tensor with readers in flight waits for them, in any order of the handles."""
     s = make_session(devices=small(64))
     x = s.asarray(ones(KIB), device="sim:0").wait(WAIT)
     with held(s, "sim:0", "compute"):

@@ -78,7 +78,7 @@ def test_a_value_goes_from_any_device_to_any(clients, source: str, to: str, elem
 def test_a_transfer_that_waits_does_not_hang_and_a_trace_says_for_whom(clients) -> None:
     first, second = clients
     y = second.recv("node0", 4)
-    second.machine.hang_after = 0  # whatever runs now hangs
+    second.machine.hang_after = 0  # any running instruction counts as hanging
     second.machine.watch()
     assert second.machine.hung == {}
     trace = second.machine.trace()

@@ -177,7 +177,7 @@ COMPLEX_UNARY = {
     """,
 }
 PARITY = {"asinh": "odd", "atanh": "odd", "cosh": "even", "sinh": "odd", "tanh": "odd"}
-# Function -> the one that it is after a quarter turn: as f(x*1j), or as -1j * f(x*1j).
+# Function -> the function that it becomes after a quarter turn: as f(x*1j), or as -1j * f(x*1j).
 TURNED = {
     "asin": ("asinh", True),
     "atan": ("atanh", True),

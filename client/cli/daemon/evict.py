@@ -48,7 +48,7 @@ def show_evicted(left: Sequence[Mapping[str, Any]]) -> None:
 
 
 def evicted(address: str | None, names: tuple[str, ...], session: int, device: str) -> list[dict[str, Any]]:
-    """Evict piece by piece; returns what has left each device."""
+    """Evict piece by piece; returns the values that have left each device."""
     values: Counter[tuple[str, str]] = Counter()
     nbytes: Counter[tuple[str, str]] = Counter()
     more = True

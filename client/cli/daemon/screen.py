@@ -88,7 +88,7 @@ class ScreenTable(NamedTuple):
 def screen(
     seen: Seen, foot: str = "", *, width: int = PIPED_WIDTH, height: int | None = None, sort: str = USUAL
 ) -> list[str]:
-    """The whole screen, from top to bottom. With a `height`, the foot says what did not fit."""
+    """The whole screen, from top to bottom. With a `height`, the foot names the rows that did not fit."""
     head, hung = (list(_fitted(lines, width, height)) for lines in (_head(seen), _hung(seen["status"])))
     sessions = [one for one in sorted_by(sort, seen["sessions"]) if not one["asks"]]
     parts = [

@@ -63,7 +63,7 @@ def moved(transfers: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def evicted(eviction: Mapping[str, Any]) -> str:
-    """`12 to cpu:0, 3 MiB; 4 dropped, 1 MiB; 9 back, 2 MiB; 1 MiB pinned`: only what there is."""
+    """`12 to cpu:0, 3 MiB; 4 dropped, 1 MiB; 9 back, 2 MiB; 1 MiB pinned`, without the parts that are zero."""
     parts = (("evicted", f"to {eviction['below']}"), ("dropped", "dropped"), ("returned", "back"))
     texts = [
         f"{count(eviction[name]['count'])} {what}, {size(eviction[name]['bytes'])}"

@@ -32,7 +32,7 @@ class Pages:
         return Response(HTTPStatus.OK, text, kind)
 
     async def _health(self, request: HttpRequest) -> Response:
-        """Everybody may read the state; only readers of the metrics see the reasons, which name ops and lines."""
+        """Every client may read the state; only readers of the metrics see the reasons, which name ops and lines."""
         state, reasons = await self._scrapes.health()
         status = HTTPStatus.OK if state == "healthy" else HTTPStatus.SERVICE_UNAVAILABLE
         return Response.text(status, "\n".join([state, *(reasons if self._may_read(request) else ())]))

@@ -204,7 +204,7 @@ def parse(head: bytes) -> HttpRequest:
 
 
 async def drain(connection: socket.socket) -> None:
-    """Read what the peer still sends, up to the size of a request; otherwise it might lose the answer."""
+    """Read the rest of the peer's request, up to the limit of its size; otherwise the peer might lose the answer."""
     loop, left = asyncio.get_running_loop(), MAX_REQUEST_BYTES
     while left > 0 and (chunk := await loop.sock_recv(connection, CHUNK)):
         left -= len(chunk)

@@ -94,7 +94,7 @@ def warm(
 
 
 def report_of(warming: WarmedCalls, directory: Path | None, before: int) -> dict[str, Any]:
-    """The report on what was compiled. `before`: the number of kernels in the directory when the warming began."""
+    """The report on compiled kernels. `before`: the number of kernels in the directory when the warming began."""
     kernels = kernels_in(directory)
     return {
         "called": [one._asdict() for one in warming.called],

@@ -86,7 +86,7 @@ def facts_of(values: ValueRecorder | None) -> dict[str, Any]:
 
 
 def print_values(output: Path, values: ValueRecorder | None) -> None:
-    """Print what a recording contains."""
+    """Print the content of a recording."""
     if values is None:
         return
     for note in dict.fromkeys(values.file.notes):
@@ -96,7 +96,7 @@ def print_values(output: Path, values: ValueRecorder | None) -> None:
 
 
 def print_contents(file: Path) -> None:
-    """Print what a file contains, if it is a recording with values."""
+    """Print the content of a file, if it is a recording with values."""
     from ....interpreter.recordings.chunks import MAGIC
     from ....interpreter.recordings.reader import RecordingReader
 

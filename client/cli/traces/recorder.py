@@ -133,7 +133,7 @@ class TraceRecorder:
         self.file.finish(about)
 
     def ended_early(self, error: Exception) -> TensordError:
-        """The error that ended the recording, with a note on what the file holds."""
+        """The error that ended the recording, with a note on the records in the file."""
         what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         contents = f"{self.named} holds the {plural(self.file.records, 'record')} before that"
         kind = ConnectionLost if isinstance(error, ConnectionLost) else TensordError

@@ -114,7 +114,7 @@ def _summary(file: Path, player: Player, reader: RecordingReader) -> dict[str, A
 
 
 def notes_of(reader: RecordingReader) -> list[str]:
-    """Notes about a recording: what is missing in it, and why."""
+    """Notes about a recording: the missing parts, and the reasons."""
     lost = [f"{plural(len(reader.lost), 'value')} missing: other values replace them"] if reader.lost else []
     ended = [reader.ended] if reader.ended else []
     return [*dict.fromkeys(reader.notes), *lost, *ended]

@@ -15,8 +15,9 @@ Row = dict[str, Any]
 
 
 class OpenedTrace:
-    """A file. Raises OSError, or ProtocolError if it is damaged, or no trace that this version reads. `note`: what is
-    left out, "" for nothing."""
+    """A file. Raises OSError, or ProtocolError if it is damaged, or no trace that this version reads. `note`: the
+    omitted part, "" if there is none.
+    """
 
     live = False
 

@@ -54,7 +54,7 @@ def steps_of(session: Session) -> list[Record]:
 
 
 def check_all(session: Session, values: list[Any], kind: str) -> None:
-    """Every collective on these values gives what NumPy gives."""
+    """Every collective on these values gives NumPy's results."""
     tensors = spread(session, values, kind)
     for merge in ("copy", "stream"):
         first, *others = [each.numpy() for each in all_reduce(tensors, merge=merge)]

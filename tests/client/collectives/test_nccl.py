@@ -68,7 +68,7 @@ def test_all_collectives_give_numpys_values(gpu: Gpu, ranks: int) -> None:
 
 
 def check_all(session: td.Session, values: list[Any]) -> None:
-    """Every collective on these values gives what NumPy gives."""
+    """Every collective on these values gives NumPy's results."""
     ranks = len(values)
     tensors = spread(session, values)
     for each in all_reduce(tensors):

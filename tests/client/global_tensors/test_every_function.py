@@ -1,4 +1,4 @@
-"""Every public function of tensors gives on global tensors what it gives on plain ones, or refuses in the same words.
+"""Every public function of tensors gives the same on global tensors as on plain ones, or refuses in the same words.
 
 Each example calls all functions with arguments of one shape, each function in a layout of its own. The suite has two
 examples; `make conformance-long` has as many as one likes.

@@ -1,4 +1,4 @@
-"""Random programs on global tensors in changing layouts give what they give on one device, and the trace is sound.
+"""Random programs on global tensors in changing layouts give the values of one device, and the trace is sound.
 
 `TENSORD_PROGRAMS=100` runs so many of each.
 """

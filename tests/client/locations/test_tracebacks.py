@@ -102,7 +102,7 @@ CALLS = {
 
 @pytest.fixture
 def names(session, make_session):
-    """What the programs name."""
+    """The names in the programs."""
     x = session.asarray(np.ones((2, 3)))
     bad = session.xp.linalg.inv(session.asarray(np.zeros((2, 2))))
     (pending,) = session.call("masked_select", [bad, bad > 0])
@@ -156,7 +156,7 @@ SENSELESS = (
 
 @each_case("arguments", SENSELESS)
 def test_errors_of_senseless_arguments_end_at_the_users_line(session, arguments):
-    """At every public entry, whatever the kind of error."""
+    """At every public entry, for errors of every kind."""
     names, errors = names_for(session), {}
     for entry in entries(session):
         if entry.name in {"print", "cancel", "restart"} or entry.function.startswith("attrgetter"):

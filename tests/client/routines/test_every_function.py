@@ -1,4 +1,4 @@
-"""Every public function of tensors, captured, gives what it gives op by op, or says that it needs a value."""
+"""Every public function of tensors, captured, gives the same values as op by op, or raises that it needs a value."""
 
 from __future__ import annotations
 

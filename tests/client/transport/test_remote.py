@@ -327,7 +327,7 @@ def test_a_signal_handler_may_cancel(session, daemon, wakes):
 
 
 def flood(session: Session, x: Any, told: list[object]) -> None:
-    """Issue ops far beyond what may be unfinished, and read the last one."""
+    """Issue many more ops than may be unfinished, and read the last one."""
     try:
         for _ in range(20_000):
             y = session.call("add", [x, 1.0])[0]

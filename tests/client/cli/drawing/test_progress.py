@@ -43,7 +43,7 @@ def test_what_takes_long_has_a_bar_with_its_figures(monkeypatch):
 
     def noted(line: StatusLine, text: str) -> None:
         draw(line, text)
-        if "[" in text:  # it was told by then
+        if "[" in text:  # the bar had the figure by then
             drawn.set()
 
     monkeypatch.setattr(drawing, "FIRST_DRAWN_AFTER", 0.0)

@@ -27,7 +27,7 @@ def good(tmp_path):
 
 @pytest.fixture
 def bad(tmp_path):
-    """#2 reads what #1 writes, and has no edge."""
+    """#2 reads the output of #1, and has no edge."""
     path = tmp_path / "bad.trace"
     Trace([record(1, (7, "mut"), op="[red]"), record(2, (7, "const"), location="a\x1b[31m.py:1 in f")]).save(path)
     return path
