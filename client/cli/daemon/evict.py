@@ -44,7 +44,7 @@ def show_evicted(left: Sequence[Mapping[str, Any]]) -> None:
     for one in left:
         print(f"{one['device']} -> {one['to']}: {plural(one['values'], 'value')}, {size(one['bytes'])}")
     if not left:
-        print("nothing was evicted: none of these tensors may leave its device, or the device has no tier below it")
+        print("nothing was evicted: these tensors are pinned, read in place, or not on a device with a tier below it")
 
 
 def evicted(address: str | None, names: tuple[str, ...], session: int, device: str) -> list[dict[str, Any]]:
