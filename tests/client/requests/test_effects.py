@@ -233,7 +233,7 @@ def test_prints_that_were_cancelled_are_dropped(make_session, capsys, caplog):
 
 def test_prints_that_are_not_ready_in_time_are_counted(make_session, capsys, caplog, monkeypatch):
     monkeypatch.setattr(printing, "PATIENCE", 0.02)
-    session = make_session(devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.2}])
+    session = make_session(devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.6}])
     for _ in range(3):
         session.print("late", session.asarray([1.0], device="sim:0") + 1.0)
     session.close()

@@ -148,10 +148,10 @@ def test_the_second_half_of_a_durable_sync_has_what_the_first_has_left(session: 
 
 
 def test_what_a_late_answer_has_made_is_released(own: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "ANSWER_TIMEOUT", SHORT)
     with own.connect() as other, own.connect() as session:
         other.publish("w", other.asarray(np.ones(4)))
-        with paused(own), pytest.raises(TimeoutError):
+        with paused(own), monkeypatch.context() as patched, pytest.raises(TimeoutError):
+            patched.setattr(names, "ANSWER_TIMEOUT", SHORT)
             session.lookup("w", wait=0)
         session.sync()  # the answer has come
         eventually(lambda: held_by(other, session) == 0)
