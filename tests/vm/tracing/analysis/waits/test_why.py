@@ -14,6 +14,7 @@ from tensord.vm.tracing.analysis.waits.why import why
 from tensord.vm.tracing.analysis.waits.why_json import to_json
 from tensord.vm.tracing.analysis.waits.why_text import to_text
 
+from .....behaviours.looking_inside import held
 from .....each_case import each_case
 from ..trace_programs import random_trace, record
 
@@ -289,7 +290,9 @@ def test_an_engine_at_work_leaves_a_path_that_adds_up():
     with td.connect("local", devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.005}]) as session:
         x = session.asarray(np.ones((64, 64), np.float32), device="sim:0")
         session.sync()
-        results = [x + 1, x * 2]
+        with held(session, "sim:0", "compute"):
+            results = [x + 1, x * 2]
+            session.flush()
         session.sync()
         trace = session.trace()
         assert trace.taken >= trace.records[-1].finished > 0
