@@ -25,7 +25,7 @@ class Opcode(StrEnum):
     A HOST_CALL calls a function of the client's: for a side effect, or for results, which come back as uploads. With
     results it is done when the client has returned them, and delays only their readers.
 
-    An UPLOAD reads bytes of the host that nobody changes, and only a device sees its effect, so events suffice to order
+    An UPLOAD reads bytes of the host that never change, and only a device sees its effect, so events suffice to order
     later instructions after it.
     """
 

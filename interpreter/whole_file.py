@@ -30,7 +30,7 @@ def write_whole(path: str | Path, content: str | bytes, *, mode: int | None = No
 
 
 def _replace(target: Path, data: bytes, mode: int | None, *, new: bool) -> None:
-    written = target.with_name(f".{target.name}.{os.urandom(4).hex()}")  # a name that nobody else uses
+    written = target.with_name(f".{target.name}.{os.urandom(4).hex()}")  # a name that no other process uses
     if mode is None and target.exists():
         mode = target.stat().st_mode & 0o777
     try:

@@ -260,7 +260,7 @@ class Device(ABC):
 
     @abstractmethod
     def free(self, buffer: Buffer) -> None:
-        """Free the buffer. The caller ensures that nobody uses it."""
+        """Free the buffer. The caller ensures that it is unused."""
 
     def discard(self, buffer: Buffer) -> None:
         """Free a buffer that other processes can see. The memory is not reused; the system frees it with its last
@@ -399,7 +399,7 @@ class Device(ABC):
         return None
 
     def leave(self, before: Any) -> None:  # noqa: B027 - as `enter`
-        """Restore what was current before `enter`."""
+        """Restore the thread's state from before `enter`."""
 
     @abstractmethod
     def close(self, timeout: float) -> bool:

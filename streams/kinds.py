@@ -2,7 +2,7 @@
 
 A kind of this tree is defined in the module `kind` of its package (`host/kind.py` defines "cpu"), and is found by that
 name, as tinygrad finds its devices by module. Other packages call the same function (docs/plugins.md). `open` imports
-whatever takes long to import.
+the modules that take long to import.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def anywhere(_number: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class DeviceKind:
-    """What is known of a kind before a device of the kind is open.
+    """The properties of a kind that are known before a device of the kind is open.
 
     `name`: "cpu" of "cpu:0". `open`: makes a device from its name, the sink of finished tasks, and its options.
     `options`: a dataclass, whose fields are declared as `options.py` says. `available`: the reason why this machine has

@@ -70,7 +70,7 @@ class CollectiveLibrary(Protocol):
     version: str
 
     def begin(self, launch: CollectiveLaunch, operands: Operands, ended: Ended) -> None:
-        """Carry out a launch on the operands of each call; nobody else writes to them meanwhile. `ended` is called
+        """Carry out a launch on the operands of each call; no other code writes to them meanwhile. `ended` is called
         once, on any thread, when no device uses the arrays any more."""
 
     def working_id(self, devices: Sequence[str]) -> bytes:

@@ -150,8 +150,8 @@ class Stream(ABC):
     def running(self) -> tuple[Task, int] | None:
         """The task now executing and since when (perf_counter_ns), or None. May be called from any thread."""
 
-    def waits_for(self, task: Task) -> str:  # noqa: ARG002 - most wait for nobody
-        """What a running task waits for on other nodes, as text for people; "" if no such wait is known."""
+    def waits_for(self, task: Task) -> str:  # noqa: ARG002 - most wait for no other node
+        """The wait of a running task for other nodes, as text for people; "" if no such wait is known."""
         return ""
 
     def timed(self) -> Sequence[tuple[Task, int]]:
@@ -161,7 +161,7 @@ class Stream(ABC):
 
     @abstractmethod
     def close(self, timeout: float) -> bool:
-        """Finish what is queued, then end the thread; False if it did not end within `timeout` seconds."""
+        """Finish the queued tasks, then end the thread; False if it did not end within `timeout` seconds."""
 
     def __repr__(self) -> str:
         return f"<stream {self.name}>"

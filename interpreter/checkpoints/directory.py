@@ -6,7 +6,7 @@ manifest reappears without its values.
 
 Unfinished files have names of their own; those of a dead writer are removed when the directory is opened. Values files
 to which no generation refers are orphans, of a generation that was never committed or is gone. The next `collect` or
-`sweep` removes them, unless some manifest cannot be read, since it is unknown what that one needs.
+`sweep` removes them, unless some manifest cannot be read, since its values files are unknown.
 """
 
 from __future__ import annotations

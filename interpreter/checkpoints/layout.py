@@ -7,7 +7,7 @@
     .tensord-checkpoint-...     one of these files while it is written
 
 A name is made from a number and never read from a manifest, so no manifest leads out of the directory. All other
-files belong to somebody else: they are neither read nor removed.
+files are foreign: they are neither read nor removed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The lock of the one process that writes a directory of checkpoints.
 
-It is a flock, which the kernel releases however the process ends. The file is never removed, so that nobody can lock a
+It is a flock, which the kernel releases however the process ends. The file is never removed, so no process can lock a
 file that has just lost its name. Its content, the process that holds the lock, is only for people.
 
 A forked child shares the lock until it closes its descriptor, which is the first thing it does (`directory.leave_all`).

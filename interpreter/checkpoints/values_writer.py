@@ -51,7 +51,7 @@ class ValuesWriter:
     def append(self, view: memoryview) -> None:
         """Write the next bytes of the value."""
         file = self._file
-        assert file is not None  # noqa: S101 - for the type checker: nobody else calls
+        assert file is not None  # noqa: S101 - for the type checker: no other caller
         for begin in range(0, len(view), STEP_BYTES):
             step = view[begin : begin + STEP_BYTES]
             self._crc = zlib.crc32(step, self._crc)

@@ -125,7 +125,7 @@ def launching_nodes(resolved: ResolvedRequest) -> list[str]:
 
 
 def transfers(resolved: ResolvedRequest) -> int:
-    """The number of names that a request needs, whichever way it is carried out."""
+    """The number of names that a request needs, for any algorithm."""
     return max(count_of(resolved.collective), VALUES_PER_LAUNCH * len(launching_nodes(resolved)))
 
 

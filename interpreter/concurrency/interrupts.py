@@ -30,7 +30,7 @@ runs in a sleep may use sessions; its regions are nested in the one that sleeps.
 
 Rejected. A thread of its own for everything that must not be interrupted: a hand-off and back takes 12 to 30 us, a
 quarter of an op with its result, and more beside a busy thread. Covers that stay between regions: `asyncio.run` and
-others check which handler is installed. A journal that completes or undoes what was begun: one for each table of the
+others check which handler is installed. A journal that completes or undoes begun work: one for each table of the
 engine.
 
 Source: trio's protection of its scheduler from KeyboardInterrupt. docs/decisions/0050 has the figures.

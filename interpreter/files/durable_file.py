@@ -40,7 +40,7 @@ class AtomicWriter(ABC):
 
     @abstractmethod
     def abandon(self) -> None:
-        """Give it up and remove what was written. Nothing happens if it was committed or given up before."""
+        """Give the file up and remove the written bytes. Nothing happens if it was committed or given up before."""
 
     def __enter__(self) -> Self:
         return self

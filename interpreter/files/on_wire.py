@@ -1,6 +1,6 @@
 """Entries of a file in messages: the client has described the file, and the machine checks each entry again.
 
-It checks that the bytes lie in the file and are as many as the tensor has. Whether they mean what the client says is
+It checks that the bytes lie in the file and are as many as the tensor has. The meaning of the bytes is
 the client's concern: it makes tensors of its own session from a file that it can read.
 """
 

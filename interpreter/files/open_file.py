@@ -1,4 +1,4 @@
-"""Open files of tensors that this process keeps as long as anybody needs their bytes.
+"""Open files of tensors that this process keeps as long as their bytes are needed.
 
 Over ipc a client names a descriptor of its own, and the file is opened anew as /proc/PID/fd/FD, like segments
 (`interpreter.wire.segments`): first as a mere path (O_PATH), which touches nothing, since opening a FIFO or a device

@@ -27,7 +27,7 @@ _PRODUCT_OVERHEAD = 64
 
 
 # Up to this size of the result, NumPy holds the interpreter lock during a whole product, however long its sums are.
-# Such a product is computed in parts of so many multiplications, so that other threads do not wait long.
+# Such a product is computed in parts of at most this many multiplications, so that other threads do not wait long.
 _LOCKED, _PART_MULTIPLICATIONS = 500, 1 << 22
 
 

@@ -80,7 +80,7 @@ Node: TypeAlias = ArgumentSlot | Fixed | Nested
 
 
 class CallingConvention(NamedTuple):
-    """How a routine is called. `positional`, `keywords`: its arguments by name; `result`: what it returns."""
+    """How a routine is called. `positional`, `keywords`: its arguments by name; `result`: the returned values."""
 
     name: str
     positional: tuple[tuple[str, Node], ...]

@@ -62,7 +62,7 @@ class TokenLine:
         return taken
 
     def complain(self, expected: str) -> NoReturn:
-        """Raise ProtocolError: the next token is not what was expected."""
+        """Raise ProtocolError: the next token is not the expected one."""
         met = "the end of the line" if self.kind in ("end", "comment") else shown(self.text)
         raise ProtocolError(f"expected {expected}, not {met}")
 

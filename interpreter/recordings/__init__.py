@@ -4,5 +4,5 @@
 - `messages`: the messages in entries
 - `chunks`: the file: a line that identifies it, then entries, each with its length and a checksum
 - `writer`: a file that is written while entries arrive
-- `reader`: a file that is read entry by entry, whatever its size
+- `reader`: a file of any size, read entry by entry
 """

@@ -310,7 +310,7 @@ class CudaDevice(CopyingDevice):
         self.graph_bytes()
         self._graphs.collect()
 
-    # -- what the launcher needs, and the end ------------------------------------------------------------------
+    # -- for the launcher, and the end -------------------------------------------------------------------------
 
     @contextmanager
     def current(self) -> Iterator[None]:

@@ -40,7 +40,7 @@ def directory_of(configured: Path | None = None) -> Path:
         return configured
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not base.startswith("/"):  # the XDG specification ignores relative paths
-        base = os.path.expanduser("~/.cache")  # noqa: PTH111 - without a home, Path raises what nobody expects
+        base = os.path.expanduser("~/.cache")  # noqa: PTH111 - without a home, Path raises an unexpected error
     if not base.startswith("/"):
         raise MetadataError(f"there is no home directory for compiled kernels: set kernel_cache, or ${VARIABLE}")
     return Path(base) / "tensord" / "kernels"

@@ -55,7 +55,7 @@ _WORK_AREA: Final = 512  # bytes of a work area for each element of a small matr
 
 
 def _of_one_line(sort: Sort) -> ScratchFigure:
-    """For an op that sorts all elements as one line, whatever the axes."""
+    """For an op that sorts all elements as one line, for any axes."""
     return ScratchFigure(line=sort, lines=sort)
 
 

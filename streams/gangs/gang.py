@@ -134,7 +134,7 @@ class Gang:
         self._post(partial(self._withdrawn, error))
 
     def waits_for(self) -> str:
-        """What the launch waits for, as text for people."""
+        """The awaited event, as text for people."""
         nodes = {
             State.GATHERING: self._missing[Word.READY],
             State.HOLDING: set(self._unasked()),

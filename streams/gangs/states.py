@@ -13,7 +13,7 @@ from .words import Word
 
 
 class State(StrEnum):
-    """What a launch waits for."""
+    """The state of a launch; the text names the awaited event."""
 
     COMING = "its operands and results on this node"
     GATHERING = "operands and results on other nodes"
@@ -26,7 +26,7 @@ class State(StrEnum):
 
 
 class GangEvent(StrEnum):
-    """What has happened."""
+    """An event of a launch, with a text for people."""
 
     BEGUN = "operands and results are there"
     GATHERED = "they are there on all nodes"

@@ -72,7 +72,7 @@ class StreamOwner(Protocol):
         `leave`."""
 
     def leave(self, before: Any) -> None:
-        """Restore what was current before `enter`."""
+        """Restore the thread's state from before `enter`."""
 
     def tell_late(self, task: Task, checks: Sequence[Check]) -> None:
         """Fail the task if one of the checks of its launch fails, once the device has reached the launch."""

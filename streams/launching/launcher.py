@@ -30,7 +30,7 @@ MAX_BURST_TASKS: Final = 32  # tasks of a burst
 
 
 class Launching(threading.local):
-    """The current launch of this thread: its stream, and the burst that keeps what the launch needs."""
+    """The current launch of this thread: its stream, and the burst that keeps the objects which the launch needs."""
 
     stream: LaunchStream | None = None
     burst: Burst | None = None
@@ -268,7 +268,7 @@ class Launcher:
             except BaseException as error:
                 self.owner.lose(error)
         burst.fence = fence
-        self.launching.burst = None  # the burst's thread frees what it keeps
+        self.launching.burst = None  # the burst's thread frees the kept objects
         for task in burst.tasks:
             task.event = EXECUTED if fence is None else fence
         if LAUNCH_CONDITION.waiting:

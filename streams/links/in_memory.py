@@ -1,4 +1,4 @@
-"""Several machines in one process, and the links between them: for tests, and for trying out what nodes do."""
+"""Several machines in one process, and the links between them, for tests and for experiments with nodes."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ Who owns what
     `submit` is called on the driving thread. A task is reported on the thread on which the link calls back.
 
 Rejected
-    Waiting threads, one for each transfer: thousands may wait for a peer. A stream for each link: nobody needs its
+    Waiting threads, one for each transfer: thousands may wait for a peer. A stream for each link: transfers need no
     order, and an instruction's stream belongs to its device.
 
 A launch on several devices runs on such a stream, too (JOINT). Once its devices have begun it, the launch may hang as
@@ -35,7 +35,7 @@ class TransferProgress(Protocol):
     since: int
 
     def waits_for(self) -> str:
-        """What the task waits for, as text for people."""
+        """The awaited event, as text for people."""
 
 
 class LinkStream(Stream):

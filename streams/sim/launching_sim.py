@@ -269,7 +269,7 @@ class LaunchingSimDevice(SimDevice):
             queue.synchronize()
             write(piece, begin)
 
-    # -- what the launcher needs, and the end ----------------------------------------------------------------------
+    # -- for the launcher, and the end -----------------------------------------------------------------------------
 
     @contextmanager
     def current(self) -> Iterator[None]:

@@ -90,8 +90,8 @@ class Admission(Handlers):
         return True
 
     def conclude(self) -> None:
-        """Perform the actions at the ends of instructions: answer, count, release, continue what waited for them. Then
-        make the room that others want."""
+        """Perform the actions at the ends of instructions: answer, count, release, continue waiting work. Then
+        make the room that other instructions want."""
         endings, wanted = self.scheduler.endings, self.scheduler.wanted
         while endings or wanted:
             if endings:
@@ -168,5 +168,5 @@ def refuse_question(_session: VmSession, what: str, _arguments: Sequence[Any]) -
 
 
 def no_holders(_device: DeviceState) -> str:
-    """The clause where nobody knows what has a device's memory."""
+    """The empty clause, for engines that do not know the holders of a device's memory."""
     return ""

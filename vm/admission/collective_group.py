@@ -207,7 +207,7 @@ class CollectiveGroup:
         self.send(instruction, device.backend.copy_stream(origin.kind), origin.nbytes, end)
 
     def send(self, instruction: Instruction, stream: Stream, nbytes: int, end: StepEnd) -> None:
-        """Admit a step, which moves so many bytes, on a stream."""
+        """Admit a step, which moves `nbytes` bytes, on a stream."""
         instruction.stream = stream
         instruction.bytes_moved = nbytes
         instruction.limit = self.limit

@@ -76,7 +76,7 @@ class GroupAtOnce:
         self.keep_records()
         return True
 
-    # -- may it run? -----------------------------------------------------------------------------------------------
+    # -- conditions for running inline -----------------------------------------------------------------------------
 
     def is_small(self) -> bool:
         """Whether each instruction would run on the driving thread, and all of them in a short time."""

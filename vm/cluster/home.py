@@ -53,7 +53,7 @@ class Home:
             file.unlink(missing_ok=True)
         create(self.keys, SERVER)
 
-    # -- who may connect -------------------------------------------------------------------------------------------
+    # -- authentication --------------------------------------------------------------------------------------------
 
     def credentials(self) -> ClusterCredentials | None:
         """The stored credentials; None if there are none, or they are damaged."""

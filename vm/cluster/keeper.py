@@ -160,7 +160,7 @@ class Keeper:
         """The address for other machines."""
         return f"tcp://{configuration.bracketed(self.host)}:{self.ports[0]}" if self.ports else ""
 
-    # -- what a process reports ------------------------------------------------------------------------------------
+    # -- reports of a process --------------------------------------------------------------------------------------
 
     def ready(self) -> None:
         if self.lifecycle.allows(DaemonEvent.READY):
@@ -201,7 +201,7 @@ class Keeper:
         self.lines.append((self.printed, line))
         self.echo(line)
 
-    # -- what other nodes see -------------------------------------------------------------------------------------
+    # -- the view of other nodes ----------------------------------------------------------------------------------
 
     def described(self, own: dict[str, Any]) -> None:
         """Set the fields of the entry that the daemon has reported about itself."""

@@ -64,7 +64,7 @@ TRANSITIONS: Final[Mapping[tuple[DaemonProcessState, DaemonEvent], DaemonProcess
         (DaemonProcessState.STARTING, DaemonEvent.EXITED): DaemonProcessState.WAITING,
         (DaemonProcessState.STARTING, DaemonEvent.DUE): DaemonProcessState.KILLED,
         (DaemonProcessState.STARTING, DaemonEvent.RESTART): DaemonProcessState.RESTARTING,
-        (DaemonProcessState.STARTING, DaemonEvent.DRAIN): DaemonProcessState.STOPPING,  # nobody is connected yet
+        (DaemonProcessState.STARTING, DaemonEvent.DRAIN): DaemonProcessState.STOPPING,  # no client is connected yet
         (DaemonProcessState.STARTING, DaemonEvent.STOP): DaemonProcessState.STOPPING,
         (DaemonProcessState.SERVING, DaemonEvent.EXITED): DaemonProcessState.WAITING,
         (DaemonProcessState.SERVING, DaemonEvent.HUNG): DaemonProcessState.KILLED,

@@ -119,8 +119,8 @@ class Supervisor:
     async def begin(self, *, after: int = 0, anew: bool = True) -> None:
         """Start the daemon, whose last incarnation was `after`.
 
-        If the supervisor was restarted (`anew`), perhaps on another machine, it first asks the others what they
-        remember about this node.
+        If the supervisor was restarted (`anew`), perhaps on another machine, it first asks the others for their records
+        of this node.
         """
         await self._lock_directories()
         remembered = await self._remembered() if anew else []
@@ -178,7 +178,7 @@ class Supervisor:
         self._version += 1
         self._changes.report()
 
-    # -- what changes here -----------------------------------------------------------------------------------------
+    # -- changes of this node --------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
         """Pass on a change of the keeper's state or entry."""
@@ -328,7 +328,7 @@ class Supervisor:
         }
 
     async def reached(self, states: frozenset[str], seconds: float) -> dict[str, Any]:
-        """Wait until the state is one of these, or for so many seconds. Returns the row."""
+        """Wait until the state is one of these, for at most `seconds`. Returns the row."""
         deadline = asyncio.get_running_loop().time() + seconds
         while (row := self.row())["state"] not in states and (rest := deadline - asyncio.get_running_loop().time()) > 0:
             await self._changes.wait(self._changes.version, rest)

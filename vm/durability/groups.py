@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ..model.tensor import VmTensor
 
 Member: TypeAlias = str | VmTensor  # a name that was bound or removed, or a tensor that was written in place
-PRUNE_MARGIN: Final = 64  # a group is pruned if it has so many more members than twice the number of durable names
+PRUNE_MARGIN: Final = 64  # a group is pruned if its members exceed twice the number of durable names by this many
 
 
 class ChangedGroup(NamedTuple):

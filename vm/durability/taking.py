@@ -113,7 +113,7 @@ class Checkpoints:
         """Note for the operator why durable names were not written, except that a value is not computed yet."""
         failed = {} if report is None else report["failed"]
         listed = [f"{name}: {why}" for name, why in failed.items() if why != NOT_THERE]
-        self.failure = "; ".join(listed) if error is None else error.message  # whichever session has asked
+        self.failure = "; ".join(listed) if error is None else error.message  # no matter which session has asked
         on_report(report, error)
 
     def serve_waiting(self) -> None:

@@ -1,7 +1,7 @@
 """The ledger of a device's memory: the plan of admission, and the order in which instructions reserve memory.
 
 The ledger makes one promise: a program that fits in the device's memory when its instructions run one by one also fits
-here, in whatever order its instructions become ready.
+here, whatever the order in which its instructions become ready.
 
 - Admission plans: if a new instruction would exceed the limit, other copies leave the plan first (`making_room`).
 - Memory is reserved at dispatch, also for the kernel's temporaries, which are freed once the kernel has run. The first

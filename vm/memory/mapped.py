@@ -11,7 +11,7 @@ of the export is released (`Releasing.let_go`), or when the session of its reade
 client may read on, so the memory stays client-mapped, but the copy may be dropped or evicted.
 
 Rejected: a separate count that is checked wherever memory is freed, since every small op would pay for the check; a
-copy for the export alone, whose cost is what mapping avoids.
+copy for the export alone, since mapping exists to avoid its cost.
 """
 
 from __future__ import annotations

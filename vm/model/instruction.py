@@ -79,9 +79,9 @@ class Instruction(Execution):
         self.writes = ()
         self.kernel = None
         self.payload: Any = None  # the array from a client that becomes the result's memory
-        self.on_control = traits.on_control  # runs on the driving thread, whatever its size
+        self.on_control = traits.on_control  # runs on the driving thread, with any size
         self.limit = 0  # nanoseconds that the instruction may run; 0 for no limit
-        # Its state, and what it waits for (`scheduler.edges`, `scheduler.pending_metas`)
+        # Its state, and its waits (`scheduler.edges`, `scheduler.pending_metas`)
         self.status = Status.WAITING
         self.hard = 0  # number of sources that must be done first
         self.soft: dict[Instruction, None] = {}  # sources for which dispatch order or an event may be enough

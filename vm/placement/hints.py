@@ -2,7 +2,7 @@
 result.
 
 A hint takes effect at its position in program order, on planned state, by the same means as placement's own decisions:
-`evict_copies` does what making room does to a storage, `prefetch` does what the value's next use on the device would
+`evict_copies` acts on a storage as making room does, `prefetch` acts as the value's next use on the device would
 do. If there is no room, nothing happens: a hint never fails for lack of memory, and takes no memory planned for others.
 """
 

@@ -36,7 +36,7 @@ SLICE = 256  # the weight of a slice: an entry weighs 1
 CHUNK = 64  # lines of a program, or calls of a segment, in one entry
 EDGES = 1024  # the most flat fields of edges in one entry; further edges follow in more entries
 _ALL = 1 << 62
-_WEIGHT = 32  # so many fields of edges weigh as much as an entry
+_WEIGHT = 32  # this many fields of edges weigh as much as an entry
 
 Entry = Any  # a tuple of plain values, or the head, a dict
 

@@ -193,7 +193,7 @@ def _durable(engine: Engine) -> dict[str, Any] | None:
 def _sessions(context: QuestionContext, freed: object = False) -> Any:
     """The sessions.
 
-    `freed`: each row also says what the end of the session would free, for which all tensors are visited.
+    `freed`: each row also has the bytes that the end of the session would free; all tensors are visited for that.
     """
     return _freed_slices(context) if freed else _session_rows(context)
 

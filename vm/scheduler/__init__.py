@@ -8,6 +8,6 @@
 - `errors`: how errors spread along RAW edges; `error_reports`: which session is told of an error
 - `results`: results whose shape depends on data
 - `pending_metas`: metas that depend on data
-- `wanted`: what an instruction lacks, for the driver of a step
+- `wanted`: the needs of instructions, for the driver of a step
 - `lost_devices`: the handling of a lost device
 """

@@ -142,7 +142,7 @@ class Fences:
             if stream.unwatched:
                 stream.watch()
 
-    # -- who waits -------------------------------------------------------------------------------------------------
+    # -- waits for launches ----------------------------------------------------------------------------------------
 
     def order(self, instruction: Instruction) -> None:
         """Order an instruction, at its admission, after the launches that it depends on."""

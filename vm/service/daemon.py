@@ -303,7 +303,7 @@ class Service:
         return not (working or front.fresh or front.busy or front.dirty)
 
     def turn_until(self, done: Any, seconds: float) -> None:
-        """Run turns until `done`, for at most that many seconds."""
+        """Run turns until `done`, for at most `seconds`."""
         deadline = time.monotonic() + seconds
         self.loop.every(0.02, lambda: None)  # so that no turn sleeps for long
         while not done() and time.monotonic() < deadline:

@@ -106,7 +106,7 @@ class RunRecord(NamedTuple):
 
 
 class OperandKind(StrEnum):
-    """What an instruction does with an operand: reads it, writes it, or writes it and decides its meta."""
+    """The access of an instruction to an operand: reads it, writes it, or writes it and decides its meta."""
 
     CONST = "const"
     MUT = "mut"
@@ -174,7 +174,7 @@ class Record(NamedTuple):
     attributes: str = ""  # "axis=0, keepdims=True": those that differ from their defaults
     work: int = 0  # the scheduler's estimate, in element operations; 0 if unknown
     used: int = 0  # bytes in use on its device once its results had memory; 0 if unknown
-    held: str = ""  # "memory", "fairness", "compiling" or several: what it waited for when it was ready
+    held: str = ""  # "memory", "fairness", "compiling" or several: the reasons to wait once it was ready
     part: PartRecord | None = None  # of a RunRoutine: its part of a routine
     stamps: tuple[int, ...] = ()  # when each of its calls started and ended, if the run was timed
     caused_by: int = 0  # the session that needed it: `session`, or the session for which the machine planned it
@@ -184,7 +184,7 @@ class Record(NamedTuple):
 class Holding(NamedTuple):
     """A copy that had memory when the trace was taken.
 
-    `op`, `location`, `session`: what made its storage, where, for whom.
+    `op`, `location`, `session`: the op that made its storage, with its line and its session.
     """
 
     copy: int

@@ -39,7 +39,7 @@ class Details:
         self._wanted: dict[VmSession, int] = {}
 
     def ask(self, session: VmSession, every: int) -> None:
-        """Set what a session asks for: one of `every` runs, or no runs any more (0)."""
+        """Set a session's request: one of `every` runs, or no runs any more (0)."""
         self._wanted[session] = every
         self._settle()
 

@@ -32,7 +32,7 @@ from .sender import Sender
 
 
 class Out(NamedTuple):
-    """What to write next. `half`: the half whose piece is the last buffer."""
+    """The next bytes to write. `half`: the half whose piece is the last buffer."""
 
     buffers: list[Any]
     half: TcpHalf | None
@@ -91,7 +91,7 @@ class Protocol:
         return bool(self._frames or self._active or self.outgoing.owes_note())
 
     def next(self) -> Out | None:
-        """What to write next: some frames, and a piece of one value."""
+        """The next bytes to write: some frames, and a piece of one value."""
         frames, half = self.outgoing.take(), self.sender.next()
         buffers: list[Any] = [frames] if frames else []
         if half is not None:

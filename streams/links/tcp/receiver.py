@@ -174,7 +174,7 @@ class Receiver:
                 raise Violation(f"more than {WINDOW_BYTES} bytes that no session has received")
 
     def failed_by(self, head: Frame, error: TensordError) -> list[Call]:
-        """Take a FAIL: the half here ends, or gets the error when it begins. If it was refused, too, nobody needs the
+        """Take a FAIL: the half here ends, or gets the error when it begins. If it was refused, too, no half needs the
         error."""
         half = self.receiving.get(head.transfer)
         if half is not None and head.number in {0, half.number}:

@@ -109,7 +109,7 @@ class Sender:
         return self._drop(half, None)
 
     def refused_by(self, head: Frame, error: TensordError) -> list[Call]:
-        """Take a REFUSE: the half here ends, or gets the error when it begins. If it has failed, too, nobody needs the
+        """Take a REFUSE: the half here ends, or gets the error when it begins. If it has failed, too, no half needs the
         error."""
         half = self.sending.get(head.transfer)
         if half is not None and head.number in {0, half.number}:

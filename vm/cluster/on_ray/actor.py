@@ -191,7 +191,7 @@ class SupervisorActor:
         self.supervisor.wish(DaemonEvent.RESTART)
 
     async def stopped(self, seconds: float) -> bool:
-        """Whether the daemon ends for good within so many seconds."""
+        """Whether the daemon ends for good within `seconds`."""
         row = await self.supervisor.reached(frozenset({DaemonProcessState.STOPPED}), seconds)
         return bool(row["state"] == DaemonProcessState.STOPPED)
 

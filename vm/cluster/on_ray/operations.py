@@ -29,7 +29,7 @@ OnProgress: TypeAlias = Callable[[str, str], None]
 POLL_INTERVAL: Final = 0.1
 WATCH_INTERVAL: Final = 1.0
 MOST_FAILURES: Final = (
-    2  # so many failed starts mean that a node does not start; one may fail because a port was just taken
+    2  # this many failed starts mean that a node does not start; one may fail because a port was just taken
 )
 END_MARGIN: Final = 15.0  # seconds in addition to the grace period
 
@@ -334,7 +334,7 @@ def specification(namespace: str) -> tuple[Specification, ClusterCredentials]:
 def status(namespace: str) -> list[dict[str, Any]]:
     """A row for each node.
 
-    If a supervisor does not answer, its node counts as lost, and the row is what others remember.
+    If a supervisor does not answer, its node counts as lost, and the row is the last one known to other supervisors.
     """
     handles = running_supervisors(namespace)
     rows = rows_of(handles)

@@ -91,7 +91,7 @@ class MemoryRow:
 class Sums:
     """The sums of one walk.
 
-    `by`: by what extents are grouped; `on`: the only device that groups count, "" for all devices.
+    `by`: the key by which extents are grouped; `on`: the only device that groups count, "" for all devices.
 
     `held`: bytes by device. `freed`: session -> bytes by device that the end of the session would free.
     """

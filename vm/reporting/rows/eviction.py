@@ -75,7 +75,7 @@ def returning_slices(engine: Engine, limit: int, where: Where) -> Iterator[list[
 
 
 def returning_row(storage: Storage, device: str, names: Named, where: Where) -> dict[str, Any]:
-    """The row of a storage that was evicted and came back: how often, and what made it."""
+    """The row of a storage that was evicted and came back: how often, and its maker."""
     session, location = maker_of(storage, where)
     return {
         "names": sorted(names.get(storage, ())),
@@ -92,7 +92,7 @@ def evict(
     engine: Engine, session: VmSession, names: object, owner: object, device: object
 ) -> dict[str, list[dict[str, Any]] | bool]:
     """Evict values to the tiers below: those with the given names, those that the session `owner` made, those on a
-    device. If several are given, values must meet all. Returns what was evicted, by device, and whether there may be
+    device. If several are given, values must meet all. Returns the evicted values by device, and whether there may be
     more."""
     only = storages_named(engine, names)
     account = session_or_any(owner, engine.directory.sessions)

@@ -80,7 +80,7 @@ class ConnectionRegistry:
         self.draining = False  # only sessions of the command line may be opened
         self.files: tuple[Path, ...] = ()  # directories below which clients over tcp may load files
         self.checkpoints: tuple[Path, ...] = ()  # directories below which they may write and restore checkpoints
-        self.gpu_memory = "user"  # which users' clients get blocks of GPUs' memory: the daemon's, anybody's, nobody's
+        self.gpu_memory = "user"  # the users whose clients get blocks of GPUs' memory: the daemon's, anybody, nobody
         self.descriptors = UNLIMITED  # the most descriptors of all sessions
         self.peers: dict[tuple[Listener, bytes], Peer] = {}
         self.sessions: dict[int, Peer] = {}

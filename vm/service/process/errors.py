@@ -6,4 +6,4 @@ from ....interpreter.errors import TensordError
 
 
 class StartError(TensordError):
-    """The service cannot start. The message says why and what to do, on one line."""
+    """The service cannot start. The message gives the reason and the remedy, on one line."""

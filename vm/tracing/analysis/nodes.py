@@ -53,7 +53,7 @@ class NodesTrace(Trace):
 
 
 class NodeOffsets(NamedTuple):
-    """What to add to a node's ids of instructions, sessions, copies and routines, and to its times.
+    """The offsets of a node's ids of instructions, sessions, copies and routines, and of its times.
 
     `ticks`: the new number of each tick.
     """
@@ -124,7 +124,7 @@ def id_steps(traces: Iterable[Trace]) -> list[int]:
 
 
 def time_offset(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> int:
-    """What to add to all times so that each is positive, since a time of 0 means that there is none."""
+    """The offset of all times that makes each positive, since a time of 0 means that there is none."""
     first = min(
         (
             time - clocks[node].ahead
@@ -141,7 +141,7 @@ def time_offset(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) ->
 def renumbered_ticks(traces: Sequence[tuple[Trace, int]]) -> list[dict[int, int]]:
     """New numbers for the ticks of each node, by their times; the order within each node stays.
 
-    `traces`: each with what to add to its times.
+    `traces`: each with the offset of its times.
     """
     events: list[tuple[int, int, int]] = []
     for index, (trace, by) in enumerate(traces):

@@ -38,7 +38,7 @@ OFTEN: Final = 3
 
 @dataclass(slots=True)
 class Trail:
-    """What became of a value on another device. `came`: the transfer; `spent`: how long ops there computed with it."""
+    """The use of a value on another device. `came`: the transfer; `spent`: how long ops there computed with it."""
 
     came: Record
     spent: int = 0

@@ -101,7 +101,7 @@ class LaunchProgress:
     """The launches at admission, and the launch that each device is known to have reached.
 
     A launch is unfinished from its admission to the end of a fence that covers it. In that time, a record that reads
-    what the launch wrote, or writes what the launch used, waits for such a fence, unless it follows on the same
+    the launch's results, or writes its operands, waits for such a fence, unless it follows on the same
     stream.
     """
 

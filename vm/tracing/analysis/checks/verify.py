@@ -4,8 +4,8 @@ After Legion's `legion_spy`, which recomputes every dependence of a run from its
 order of their ticks through the model in `dependences`; each difference from the trace is a Problem. Also checked:
 - ids, statuses, times and ticks of the records are possible;
 - no instruction ran, or was erased, before the instructions for which it waits;
-- what an instruction only reads has the version that was written last;
-- what depends on a launch waits for a fence;
+- an operand that an instruction only reads has the version that was written last;
+- dependents of a launch wait for a fence;
 - the segments of a run agree with the program of its routine (`segment_check`), where the trace has both.
 
 Edges to instructions whose records the ring has overwritten, or that had finished before the recording began, cannot
@@ -229,8 +229,8 @@ def _check_ids(trace: Records) -> Iterator[Problem]:
 
 
 def _check_versions(trace: Records) -> Iterator[Problem]:
-    """Check versions, as far as they are known: what an instruction only reads has the version that was written
-    last, and a run of a routine makes a new version of what it writes."""
+    """Check versions, as far as they are known: an operand that is only read has the version that was written
+    last, and a run of a routine makes new versions of the operands that it writes."""
     newest: dict[int, int] = {}
     for record in trace.records:
         if record.admitted <= trace.base_tick:

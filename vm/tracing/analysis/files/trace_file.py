@@ -13,7 +13,7 @@ ProtocolError with the file, the line and a remedy. `load` does not check whethe
 does. So a loaded trace may have two instructions with the same id.
 
 `trace_writer` writes a file while its records arrive. Older versions can be read:
-- up to version 5, files do not say which session caused what the machine planned;
+- up to version 5, files do not name the session that caused an instruction planned by the machine;
 - up to version 4, they have no routines;
 - up to version 3, records have the fields up to `error`; lost records, and those from before a recording, are counted
   together; there is nothing about memory;

@@ -2,7 +2,7 @@
 
 The engine makes an edge only to an access that is still live. For people, a source that had finished just before the
 admission is a dependence, too. So the graph is built by the same rules, but with access lists that keep every
-access, and each edge has a mark that says what happened.
+access, and each edge has a mark that tells the difference.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """`target` depends on `source` because of what both do to `copy` (0: because of a barrier)."""
+    """`target` depends on `source` because of their accesses to `copy` (0: because of a barrier)."""
 
     source: int
     target: int
@@ -125,8 +125,8 @@ class Graph:
         :param downstream: Keep this node and the nodes that depend on it, up to `depth` edges away. With `upstream`,
             both parts are kept.
         :param depth: By default 2 for `around`, and unlimited for the two others.
-        :param first: Keep at most so many nodes, the first in the order of admission.
-        :param last: Keep at most so many nodes, the last in the order of admission.
+        :param first: Keep at most this many nodes, the first in the order of admission.
+        :param last: Keep at most this many nodes, the last in the order of admission.
         :param releases: Keep releases of tensors, too; else only those whose ids are named.
         :returns: The part of the graph.
         :raises ProtocolError: An id or the session is unknown.

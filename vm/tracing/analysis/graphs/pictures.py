@@ -22,7 +22,7 @@ from .layered_layout import node_positions
 from .page_template import PAGE
 
 CROWDED: Final = 500  # a picture of more nodes is unreadable, so parts are folded
-# What one node stands for -> the function that makes that picture.
+# The unit of a node -> the function that makes that picture.
 FOLDS: Final[Mapping[str, Callable[[Graph], FoldedGraph]]] = {
     "instruction": unfolded,
     "chain": fold,

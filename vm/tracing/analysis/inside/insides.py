@@ -1,4 +1,4 @@
-"""What is inside the runs of a trace: the programs of its routines, and the calls of segments with their times.
+"""The inside of a trace's runs: the programs of its routines, and the calls of segments with their times.
 
 Programs are parsed on first use. NumPy and the ops are imported only then.
 """

@@ -26,7 +26,7 @@ MAX_RECORDS: Final = 200_000  # in a view
 
 @dataclass(frozen=True, slots=True)
 class DaemonState:
-    """What a view says about a daemon besides its records.
+    """The state of a daemon in a view, besides its records.
 
     `of`: how many instructions have finished since the previous view, and `live`: how many are live; the records may
     be a sample of both. `limits`: the memory limits of devices. `tensors`, `sessions`: rows of these tables, None if

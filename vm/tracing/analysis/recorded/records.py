@@ -48,7 +48,7 @@ class Memory(NamedTuple):
 
 
 class Records:
-    """The records of a trace in the order of admission, with what is known about the trace as a whole.
+    """The records of a trace in the order of admission, with the facts about the trace as a whole.
 
     `dropped`: how many records were lost, before the oldest one or in gaps. `before`: how many instructions were
     left out on purpose: they had finished before the recording began, or were not asked for. `base_tick`: the end of

@@ -127,7 +127,7 @@ def by_device(trace: Records, lifetimes: Iterable[CopyLifetime]) -> Iterator[tup
 
 
 def copies_of(trace: Records, chosen: Filter, lifetimes: Iterable[CopyLifetime]) -> set[int]:
-    """The copies that the chosen records made. If the trace lacks the record, what is known of the copy decides."""
+    """The copies that the chosen records made. If the trace lacks the record, the facts about the copy decide."""
     known = {lifetime.copy for record in trace.records for lifetime in made(record)}
     matching = {
         one.copy

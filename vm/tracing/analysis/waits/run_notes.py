@@ -62,7 +62,7 @@ class Notes:
         return None if record.part is None else self._opener.form(record.part)
 
     def _operand(self, record: Record, copy: int) -> str:
-        """What a copy is in a routine: `its parameter params.w`, or `its value %7`."""
+        """The role of a copy in a routine: `its parameter params.w`, or `its value %7`."""
         form = self._form(record)
         if form is None or form.segment is None:
             return ""
