@@ -92,7 +92,7 @@ def left_in_shared_memory(before: set[str]) -> set[str]:
 
 
 def held_by_others(names: set[str]) -> set[str]:
-    """Which of these entries of /dev/shm other processes than this one and its children have open, or mapped."""
+    """The entries of /dev/shm among these that other processes than this one and its children have open, or mapped."""
     held = set()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

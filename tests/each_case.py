@@ -40,10 +40,10 @@ class Layer(NamedTuple):
 
 
 def each_case(names: str | Sequence[str], cases: Iterable[Any], ids: Ids = None) -> Callable[[Test], Test]:
-    """As `pytest.mark.parametrize`, but all cases run in one test. They share its fixtures.
+    """Like `pytest.mark.parametrize`, but all cases run in one test, and share its fixtures.
 
-    Of two such decorators, each case of one runs with each of the other. `TENSORD_CASE=text` runs only those cases
-    whose label contains the text.
+    Of two such decorators, each case of one runs with each of the other. `TENSORD_CASE=text` runs only the cases whose
+    label contains the text.
     """
     arguments = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     labels = ids if ids is None or callable(ids) else list(ids)
@@ -118,6 +118,6 @@ def is_param(case: Any) -> bool:
 
 
 def told(wrong: list[tuple[str, Exception]], count: int) -> str:
-    """Which cases failed, and how; the first one is the cause of the failure."""
+    """The failed cases, with their errors; the first one is the cause of the failure."""
     lines = [f"[{label}] {type(error).__name__}: {str(error).strip()[:LENGTH]}" for label, error in wrong[:SHOWN]]
     return "\n".join([f"{len(wrong)} of {count} cases failed; the first one's traceback is above", *lines])

@@ -58,7 +58,7 @@ class Parent:
         self._of = os.getpid()
 
     def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> Any:
-        """Its answer."""
+        """Send a request, and return its answer."""
         assert self._of == os.getpid(), "a forked child asks nobody"
         with self._lock:
             if self._process is None:
@@ -77,7 +77,7 @@ class Parent:
         self._theirs.close()
 
     def end(self) -> None:
-        """This process ends."""
+        """End the process to fork from, when this process ends."""
         if self._process is not None and self._of == os.getpid():
             self.close()
             self._process.wait()

@@ -1,12 +1,12 @@
-"""Another device in the place of one that the tests name: tests that are written for any device then run on it.
+"""Another device in place of one that the tests name: tests that are written for any device then run on it.
 
     pytest tests/behaviours --device cuda:0                         # in place of each sim device: cpu:0 and cuda:0
     pytest tests/behaviours --device cuda:0 --in-place-of cpu       # in place of each cpu device: nothing but cuda:0
 
-The device opens under the name that the test gives it, so that what the test expects of "sim:0" is expected of it. All
-of them are the one device that was asked for. A test of what only the simulator or the host can do (delays, faults,
-streams and kernels that stand still) is skipped, and says so. Daemons that tests start get the same device, by an
-environment variable: `python -m tests.stand_in` is `tensord` with it.
+The device opens under the name that the test gives it, so the test's expectations of "sim:0" apply to it. All such
+names are the one requested device. A test of behaviour that only the simulator or the host has (delays, faults, streams
+and kernels that stand still) is skipped, and says so. Daemons that tests start get the same device, by an environment
+variable: `python -m tests.stand_in` is `tensord` with it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SIMULATED = ("bandwidth", "latency", "compute_delay", "compute_rate", "late_erro
 CONTROLS = frozenset({"hold", "resume", "inject", "faults", "release_hangs", "owns"})  # methods of a simulated device
 
 HELD_UP = frozenset({"make_gate", "Gate"})  # how tests hold a kernel up on the host
-# In place of the cpu device there is none: what these modules and tests are about is the host's.
+# In place of the cpu device there is none: these modules and tests are about the host.
 EFFECTS = "side effects need a cpu device"
 VIEWS = "results that are views of a host's memory"
 WORKERS = "several workers of one device"

@@ -102,7 +102,7 @@ def copies_of(session: Session, tensor: Tensor) -> dict[str, Copy]:
 
 
 def address(session: Session, tensor: Tensor, device: str) -> int:
-    """Where the tensor's storage lies in a device's memory."""
+    """The offset of the tensor's storage in a device's memory."""
     buffer = copies_of(session, tensor)[device].buffer
     assert buffer is not None
     pointer = getattr(buffer.raw, "ptr", None)  # a GPU's

@@ -705,7 +705,7 @@ def test_a_write_in_the_host_waits_for_the_checkpoint_only_without_memory_for_a_
 
 
 def test_a_result_waits_for_the_memory_of_an_operand_that_only_a_checkpoint_reads(make_session, tmp_path):
-    """As without the checkpoint, it needs no more memory than the operand has."""
+    """The result needs no more memory than the operand has, as without the checkpoint."""
     s = make_session(devices=[{"name": "cpu:0", "memory": 6144, "eviction": "never"}])
     w = s.asarray(ones(1024))
     s.publish("w", w)

@@ -670,7 +670,7 @@ def test_one_machine_has_the_directory_until_it_is_closed(make_session, tmp_path
     same = make_session("local:first", devices=lasting(tmp_path))
     second = make_session("local:second", devices=lasting(tmp_path))
     a, b = first.asarray(ones(2)), second.asarray(ones(2, value=2))
-    second.sync(durable=True)  # it must have nothing of its own
+    second.sync(durable=True)  # the second machine has no durable names
     assert not there.exists()
     first.publish("a", a, durable=True)
     same.publish("c", same.asarray(ones(2, value=3)), durable=True)

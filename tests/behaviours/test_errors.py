@@ -329,7 +329,7 @@ def test_releases_happen_despite_cancel(make_session, monkeypatch):
     stats = session.stats()
     assert stats["session"]["tensors"] == 1
     assert isinstance(slow.error, td.CancelledError)
-    assert stats["devices"]["cpu:0"]["allocated"] == 0  # it went when the kernel had ended
+    assert stats["devices"]["cpu:0"]["allocated"] == 0  # freed when the kernel had ended
     session.restart()
     assert_sound(session)
 

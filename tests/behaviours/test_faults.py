@@ -61,7 +61,7 @@ def test_a_late_error_poisons_what_could_have_seen_it_and_nothing_else(make_sess
     assert statuses["exp"] == "FAILED"
     assert records(s, "add")[0].status == "SKIPPED"
     assert s.stats()["failed"] == 1
-    assert records(s, "add")[0].started >= records(s, "exp")[0].started > 0  # it had been launched behind it
+    assert records(s, "add")[0].started >= records(s, "exp")[0].started > 0  # the add was launched behind exp
     assert_sound(s)
 
 
@@ -435,7 +435,7 @@ def test_queued_work_on_a_lost_device_fails_with_one_root(sim_session):
         chained.numpy()
     assert caught.value.instruction == records(s, "exp")[0].id
     assert records(s, "multiply")[0].status == "SKIPPED"
-    np.testing.assert_array_equal(before.numpy(), ones(8, value=2.0))  # it had come home
+    np.testing.assert_array_equal(before.numpy(), ones(8, value=2.0))  # its value was on the host by then
     assert before.residency() == {"cpu:0": "valid"}
     assert_sound(s)
 

@@ -290,7 +290,7 @@ class Gathering:
 
 @pytest.fixture
 def gathering(gpu: Gpu, cuda: Any) -> Gathering:
-    """One whose kernels have run, as a graph, too."""
+    """A routine whose kernels have run, as a graph, too."""
     found = Gathering(cuda)
     for _ in range(200):
         found.run(1, 2)
@@ -337,7 +337,7 @@ def test_what_a_run_refuses_late_fails_what_depends_on_it_in_this_run_and_in_tho
     gpu.release("compute")
     gathering.check()
     assert cuda.trace().verify() == []
-    gathering.weights[...] = 7.0  # it is healthy again
+    gathering.weights[...] = 7.0  # the weights are healthy again
     gathering.model = np.full((2, 4), 7.0)
     gathering.run(0, -1)
     gathering.check()

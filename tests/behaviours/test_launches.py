@@ -390,7 +390,7 @@ def test_an_fft_is_the_launchers_whose_plans_are_kept(session: Any) -> None:
 def test_what_is_sent_while_a_session_is_flooded_keeps_its_order(
     gpu: Gpu, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where the background or another thread sends: such sends wait for nothing."""
+    """`await_credit` returns at once, as on the background and other threads."""
     x = one = put(session)
     session.sync()
     monkeypatch.setattr(machine_of(session), "await_credit", lambda _session: None)

@@ -500,7 +500,7 @@ def test_the_memory_queue_is_served_in_program_order(make_session):
 
 
 def test_memory_that_never_comes_fails_the_oldest_and_serves_the_rest(make_session):
-    """It fails only when all earlier instructions that touch the device have retired; then later ones go on."""
+    """The oldest fails only when all earlier instructions that touch the device have retired; then the rest goes on."""
     s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 4096}, "sim:1"])
     kept = s.asarray(ones(2 * KIB), device="sim:0").wait(WAIT).pin()
     with held(s, "sim:1", "p2p"):

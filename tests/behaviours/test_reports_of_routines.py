@@ -98,7 +98,7 @@ def test_runs_that_went_op_by_op_are_counted_with_the_reason(cuda: Any) -> None:
 
 
 def test_a_write_to_positions_is_a_part_of_a_graph(cuda: Any) -> None:
-    """It neither looks at its positions nor sorts them; of several values for one position the last one wins."""
+    """The write neither looks at its positions nor sorts them; of several values for one position the last one wins."""
     x, values = put(cuda, np.zeros(SIZE)), put(cuda, np.arange(6.0))
     indices = put(cuda, np.array([3, 1, 3, -1, 1, 3]))
 

@@ -284,7 +284,7 @@ def test_what_was_moved_and_dropped_for_room_moves_again_though_placement_is_str
 
 @pytest.mark.parametrize("known", [False, True])
 def test_a_value_that_does_not_fit_on_the_host_is_read_all_the_same(make_session, known):
-    """Whether the shape is known at the call or not yet."""
+    """`known`: the shape is known before the read."""
     s = make_session(devices=[{"name": "cpu:0", "memory": 1 << 20}, "sim:0"])
     x = s.xp.cumulative_sum(s.call("full", [1.0], {"shape": (200_000,), "dtype": "float64"}, device="sim:0")[0])
     y = s.xp.unique_values(x)

@@ -40,11 +40,11 @@ class Batch:
         return self.session.asarray(np.asarray(values, dtype), self.device)
 
     def expect(self, label: str, result: Tensor, check: Check) -> None:
-        """Have a result checked."""
+        """Add a result, with its check."""
         self._results.append((label, result, check))
 
     def equal(self, label: str, result: Tensor, expected: Any) -> None:
-        """Have a result compared: same shape and values, the sign of zeros included."""
+        """Add a result to be compared: same shape and values, the sign of zeros included."""
         self.expect(label, result, lambda found: different(found, np.asarray(expected)))
 
     def settle(self) -> None:

@@ -185,7 +185,7 @@ TURNED = {
     "sin": ("sinh", True),
     "tan": ("tanh", True),
 }
-# As log(x) divided by the real number log(2) or log(10).
+# log(x) divided by the real number log(2) or log(10).
 LOGARITHMS = {"log2": 2.0, "log10": 10.0}
 
 # Above a cut, where the imaginary part is +0 (or the real part, of a cut along the imaginary axis); below it are the
@@ -256,7 +256,7 @@ COMPLEX_PREDICATES = {
         notnan notnan -> false
     """,
 }
-# Of the value of a complex number.
+# The magnitude of a complex number.
 COMPLEX_ABS = """
     ±inf   any    -> +inf
     any    ±inf   -> +inf

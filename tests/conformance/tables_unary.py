@@ -141,7 +141,7 @@ REAL_UNARY = {
         1    -> +0
         +inf -> +inf
     """,
-    # As 1.0 / x.
+    # 1.0 / x.
     "reciprocal": """
         nan  -> nan
         +0   -> +inf
@@ -205,7 +205,7 @@ REAL_UNARY = {
         2    -> math.sqrt(x1)  # rounded as IEEE 754 has it
         3    -> math.sqrt(x1)
     """,
-    # As x * x.
+    # x * x.
     "square": """
         nan  -> nan
         ±0   -> +0

@@ -19,7 +19,7 @@ from .special import COMPLEX, PARTS, REAL, join
 INF, NAN = math.inf, math.nan
 
 REAL_ROWS: dict[str, list[tuple[list[float], Any]]] = {
-    # As additions one after the other.
+    # Additions one after the other.
     "sum": [
         ([], 0.0),
         ([1.0, NAN, 2.0], NAN),
@@ -31,7 +31,7 @@ REAL_ROWS: dict[str, list[tuple[list[float], Any]]] = {
         ([0.0, -0.0], 0.0),
         ([1.5, -1.5], 0.0),
     ],
-    # As multiplications one after the other.
+    # Multiplications one after the other.
     "prod": [
         ([], 1.0),
         ([1.0, NAN, 2.0], NAN),

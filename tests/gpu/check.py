@@ -336,7 +336,7 @@ def shorten(log: Path) -> None:
 
 
 def counted(outcome: dict[str, Any]) -> str:
-    """Its checks in words."""
+    """An outcome's checks in words."""
     counts = outcome["counts"]
     text = f"{counts['passed']:,} checks passed, {counts['failed']} failed, {counts['skipped']} skipped"
     return f"{text}\n    {report.first_line(outcome['why'])}" if outcome["why"] else text

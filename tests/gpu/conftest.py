@@ -9,7 +9,7 @@ from .check import Proof
 
 @pytest.fixture(autouse=True)
 def bytecode_is_not_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in any process of the tests."""
+    """Use the bytecode cache, as all processes of the tests do."""
     environment = Proof.environment
 
     def ours(proof: Proof) -> dict[str, str]:

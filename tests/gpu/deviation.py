@@ -186,7 +186,7 @@ def check_eig(op: OpDef, case: Case, found: Sequence[Any], expected: Sequence[An
 
 
 def check_eigvals(op: OpDef, _case: Case, found: Sequence[Any], expected: Sequence[Any]) -> list[Deviation]:
-    """In any order."""
+    """Compare eigenvalues in any order."""
     one = deviation(op, np.sort(found[0], axis=-1), np.sort(expected[0], axis=-1))
     return [one] if one is not None else []
 

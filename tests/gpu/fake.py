@@ -30,7 +30,7 @@ if os.environ.get({VARIABLE!r}):
 
 
 def prepare(site: Path) -> None:
-    """Have each Python with that folder on its path install the fake, if the environment asks for it."""
+    """Let each Python with that folder on its path install the fake, if the environment asks for it."""
     (site / "sitecustomize.py").write_text(SITE)
 
 
@@ -62,7 +62,7 @@ def serve() -> None:
 
 
 def install(spec: str) -> None:
-    """Have `import cupy` give the fake, with faults."""
+    """Let `import cupy` give the fake, with faults."""
     import tensord.streams.cuda.products
     from tests.streams.fake_cuda.cublas import Library
     from tests.streams.fake_cuda.gpu import Gpu

@@ -71,7 +71,7 @@ def exposed() -> list[str]:
 
 
 def few() -> None:
-    """For the tests of the stage: run it over the fake, with a fifth of the calls."""
+    """Run the stage over the fake, with a fifth of the calls, for the stage's tests."""
     globals()["MOST"] = 64
     fake.main()
 

@@ -239,7 +239,7 @@ def counts(op: OpDef) -> Sequence[int]:
 
 
 def arranged(op: OpDef, dtype: str, what: str, attributes: Mapping[str, Any]) -> Iterator[Case]:
-    """With operands of those shapes."""
+    """Cases with operands of those shapes."""
     shapes, strided = SHAPES[what], what == "strided"
     for count in counts(op):
         chosen = [shapes[min(position, len(shapes) - 1)] for position in range(count)]

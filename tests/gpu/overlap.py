@@ -30,7 +30,7 @@ class Times:
 
 
 def seconds_of(clock: Callable[[], float], work: Callable[[], object], end: Callable[[], object]) -> float:
-    """From the beginning of the work until `end` has returned. Its result lives until then."""
+    """Seconds from the beginning of the work until `end` has returned. The work's result lives until then."""
     begun = clock()
     made = work()
     end()

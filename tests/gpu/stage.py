@@ -68,7 +68,7 @@ class Given:
         return check not in self._done
 
     def stand_in_for(self, kind: str) -> None:
-        """Have the device open in place of those of that kind, also in processes that this one starts."""
+        """Let the device stand in for those of that kind, also in processes that this one starts."""
         from ..stand_in import VARIABLE
 
         os.environ[VARIABLE] = f"{kind}={self.device}"

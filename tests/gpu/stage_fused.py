@@ -43,7 +43,7 @@ class Proof:
         self.device, self.xp = device, device.xp
 
     def random_fusions(self) -> None:
-        """Each against its steps, which have kernels of their own, to the last bit of a NaN."""
+        """Compare random fusions with their steps, which have kernels of their own, to the last bit of a NaN."""
         found = 0
         for shapes in (SHAPES, LONGER, UNEVEN) if self.given.is_real else (SHAPES, LONGER):
             for seed in range(30 if self.given.is_real else 1):

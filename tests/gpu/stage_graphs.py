@@ -116,7 +116,7 @@ class Proof:
     # -- products --------------------------------------------------------------------------------------------------
 
     def products(self) -> None:
-        """Those of CuPy, in and outside of a graph."""
+        """CuPy's products, in and outside of a graph."""
         rng = np.random.default_rng(0)
         for dtype in ("float32", "float64", "float16", "complex64", "complex128", "int32"):
             for left, right in PRODUCTS if self.given.is_real else PRODUCTS[:-1]:
@@ -281,7 +281,7 @@ class Proof:
         self.on.run(lambda: [array.fill(0) for array in arrays])
 
     def bits(self, array: Any) -> bytes:
-        """Those of its values."""
+        """The bits of an array's values."""
         found: bytes = self.values(array).tobytes()
         return found
 

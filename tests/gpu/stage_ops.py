@@ -79,7 +79,7 @@ def check(given: Given, session: Session, op: OpDef, dtype: str) -> str:
             elif one.bound.unit not in worst or worst[one.bound.unit][0].size < one.size:
                 worst[one.bound.unit] = (one, case)
     for case in far_apart(op, dtype):
-        results(call(session, given.device, case))  # which has to end: the values are other methods' there
+        results(call(session, given.device, case))  # the call has to end: its values are those of other methods
     for unit, (one, case) in worst.items():
         given.record.figure(
             name_of(op, dtype), round(one.size, 2), unit, bound=one.bound.limit, case=str(case), example=one.text

@@ -93,7 +93,7 @@ class Witness:
         self.record.begin(nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """One of its phases has ended."""
+        """A phase of a test has ended."""
         if report.failed:
             self.worst[report.nodeid] = ("failed", f"{report.when}: {message_of(report)}")
         elif report.skipped:

@@ -109,7 +109,7 @@ def wait(
 
 
 def ask_where(process: subprocess.Popen[bytes]) -> None:
-    """Have a process that hangs write the stacks of its threads."""
+    """Let a process that hangs write the stacks of its threads."""
     if process.poll() is None:
         process.send_signal(signal.SIGABRT)
         with suppress(subprocess.TimeoutExpired):

@@ -139,7 +139,7 @@ def kept(session: Session) -> Iterator[str]:
     uploads = getattr(session._core.transport, "_uploads", None)
     if uploads is None:
         return
-    uploads.freed(())  # it takes back dropped arrays
+    uploads.freed(())  # frees dropped arrays
     if len(uploads._lent) > 1:  # the world's host array
         yield f"{len(uploads._lent) - 1} segments are lent to nobody"
 
@@ -147,7 +147,7 @@ def kept(session: Session) -> Iterator[str]:
 def sessions(session: Session) -> int:
     """The number of the machine's sessions."""
     machine = getattr(session._core.transport, "machine", None)
-    if isinstance(machine, SerialMachine):  # it has no such question
+    if isinstance(machine, SerialMachine):  # its server does not have this question
         return len(machine.engine.sessions)
     return len(session._core.answers.query("sessions"))
 

@@ -557,7 +557,7 @@ def at(field: Any, old: int, session: Any) -> Any:
 
 @each_case("message", DAMAGED, ids=lambda m: repr(m)[:50])
 def test_a_damaged_message_breaks_nothing(make_session, message):
-    """It is reported once, as a typed error; tensors that it does not write keep their values; all sessions go on."""
+    """The message is reported once, as a typed error; tensors that it does not write keep their values."""
     session = distrust(make_session())
     x, y = session.asarray(np.arange(4, dtype=np.float32)), session.asarray(ones(4))
     session.sync()

@@ -265,7 +265,7 @@ def test_results_of_pending_shape_can_be_waited_for(session):
 
 
 def test_what_a_signal_handler_does_meanwhile_is_recorded(session):
-    """It runs on the capture's thread, inside of the function: it cannot be told from the function's own code."""
+    """The handler runs on the capture's thread, inside of the function, and cannot be told from the function's code."""
     noted: list[Any] = []
 
     class Notes:

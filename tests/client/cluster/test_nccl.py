@@ -222,7 +222,7 @@ class TestErrors:
         assert all(each.tolist() == [2.0] * 4 for each in all_reduce(nodes.ones(left)))
 
     def test_a_node_that_is_lost_before_it_is_ready_ends_the_wait(self, nodes: Nodes) -> None:
-        nodes.links["node2"].cut_off("node0")  # it takes part, and its reports reach no node
+        nodes.links["node2"].cut_off("node0")  # node2 takes part, and its reports reach no node
         results = all_reduce(nodes.ones([ALL[0], ALL[2], ALL[3]]))
         nodes.session.flush()
         exchange = nodes.links["node0"].exchanges["node2"]

@@ -326,7 +326,7 @@ def test_data_may_decide_what_is_written_to_parts(session, pair):
 
 
 def test_parts_and_copies_are_taken_at_once(session, pair):
-    """As one group, into which no write of another session comes."""
+    """All parts are read in one group, into which no write of another session comes."""
     x = session.global_tensor(ROWS, pair, td.split(0))
     session.sync()
     for take in (x.parts, x.copy):

@@ -31,7 +31,7 @@ def padded(values: Any, shape: tuple[int, ...], fill: Any = 0) -> Any:
         (np.ones((2, 2), bool), (3, 3), 0),
         (np.ones((2, 2), bool), (3, 3), 1),
         (np.ones((2, 2), "float32"), (3, 3), np.finfo("float32").max),
-        (np.ones((2, 2), "float32"), (3, 3), 3.4028235e38),  # as it is printed
+        (np.ones((2, 2), "float32"), (3, 3), 3.4028235e38),  # the printed form of the largest float32
         (np.ones((2, 2), "complex64"), (3, 3), -np.inf),
         (np.ones((2, 2), "complex64"), (3, 3), 1j),
         (np.ones((2, 2), "float32"), (2, 2), 5),

@@ -94,7 +94,7 @@ def test_a_callback_that_raises_in_a_round_stops_the_chain_and_not_the_loop(
 
 @with_streams
 def test_messages_behind_a_run_that_waits_come_behind_it(make_session: Callable[..., Session]) -> None:
-    """Each test waits for a kernel that is too large to run at once."""
+    """The condition of the loop waits for a kernel that is too large to run inline."""
     session = make_session()
     large = "%2: float64[4000000] = zeros {shape: [4000000]} on d0\n%3: float64[] = sum %2 on d0\n"
     text = UNTIL.replace("    return %1\nend", f"{large}%4: float64[1] = add %1, %3 on d0\nreturn %4\nend")

@@ -26,7 +26,7 @@ def made_elsewhere(lock: Any) -> CallbackLock:
 
 @pytest.fixture
 def shield() -> Iterator[None]:
-    """As while a session is open."""
+    """Install the shield, as an open session does."""
     SHIELD.install()
     yield
     SHIELD.remove()

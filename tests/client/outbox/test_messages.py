@@ -132,7 +132,7 @@ def test_a_handle_dropped_before_its_last_use_left_rides_on_it(session: Session)
     send: Callable[[Any], None] = transport.send
     x = session.asarray(np.ones(4))
     transport.send = noting(sent, send)
-    with session._core.outbox.lock:  # nothing leaves because of the time
+    with session._core.outbox.lock:  # the batch does not leave for its age
         session._core.outbox._first = session._core.outbox.limit = 256  # the background may set the limit back
         y = x + 1
         z = y * 2

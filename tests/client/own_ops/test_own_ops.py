@@ -89,7 +89,7 @@ def test_an_elementwise_op_broadcasts_promotes_and_fills_what_it_is_given(sessio
     target = session.asarray(np.zeros((2, 3)))
     assert fma(x, x, x, out=target) is target
     np.testing.assert_array_equal(target.numpy(), A * A + A)
-    x2 = fma(x, x, x, out=x)  # it reads operands after it began to write
+    x2 = fma(x, x, x, out=x)  # the function reads operands after it began to write
     np.testing.assert_array_equal(x2.numpy(), A * A + A)
 
 

@@ -132,7 +132,7 @@ def test_numbers_may_change_from_round_to_round(auto: Session) -> None:
 
 @anywhere
 def test_large_ops_are_sent_as_runs_too(auto: Session) -> None:
-    """Each of them would leave at once."""
+    """Each large op would leave at once."""
     x, w, y, v = ones(auto, 600, 600), ones(auto, 600, 600), np.ones(SIZE), np.ones(SIZE)
     for number in range(24):
         x = step(x, w, 0.5)

@@ -360,7 +360,7 @@ class Trainer:
         self.block_0, self.block_1 = Block(session, 2), Block(session, 2)
         self.log, self.lock, self.lines = logging.getLogger("made.trainer"), threading.RLock(), io.StringIO()
         self.settings = Ordinary()
-        self.started = iter([1])  # nothing of the step reads it
+        self.started = iter([1])  # the step does not read it
 
     def step(self, value: Any) -> Any:
         with self.lock:

@@ -466,7 +466,7 @@ def test_a_write_of_its_run_is_done_although_its_runner_cancels(pair):
 
 
 class TestArgumentsThatDoNotFit:
-    """They raise where the routine is called, and nothing is sent."""
+    """The routine raises at its call, and nothing is sent."""
 
     @pytest.fixture
     def found(self, pair):

@@ -62,7 +62,7 @@ def test_numpy_takes_tensors_of_every_dtype_and_layout(session, dtype):
 
 
 def test_what_was_handed_over_is_the_other_s_own(session):
-    """Neither sees what the other writes later."""
+    """Neither sees later writes of the other."""
     x = session.asarray([1.0, 2.0])
     array = np.from_dlpack(x)
     x += 10.0
@@ -170,7 +170,7 @@ def test_handing_over_waits_and_raises_what_went_wrong(session):
 
 @each_case("ask", [np.asarray, np.array, np.ascontiguousarray, np.atleast_1d, np.sum, np.sin, float])
 def test_numpy_does_not_wait_behind_anybody_s_back(session, ask):
-    """And the error says how to convert."""
+    """The error says how to convert."""
     x = session.asarray([1.0, 2.0])
     with pytest.raises(TypeError, match=r"\.numpy\(\), which waits|elements?, not of shape"):
         ask(x)
@@ -318,7 +318,7 @@ class Exporter:
 
 
 class OldExporter(Exporter):
-    """One from before DLPack 1.0."""
+    """An exporter from before DLPack 1.0."""
 
     def __dlpack__(self, stream: Any = None) -> Any:  # type: ignore[override]  # it is old: it takes nothing else
         return super().__dlpack__(**({} if stream is None else {"stream": stream}))

@@ -190,7 +190,7 @@ def test_ready_and_error_never_wait(session, monkeypatch):
 
 
 def test_each_wait_raises_an_error_of_its_own(session, monkeypatch):
-    """So that tracebacks of different waits do not pile up on one exception."""
+    """Tracebacks of different waits do not pile up on one exception."""
     make_op(monkeypatch, "boom", raising)
     bad = session.call("boom", [session.asarray(ones(4))])[0]
     seen = []

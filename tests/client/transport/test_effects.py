@@ -104,7 +104,7 @@ def test_one_that_repeats_ends_with_its_last_answer_which_has_no_values(effects:
 
 
 def test_a_second_thread_leaves_the_callbacks_to_the_first(effects: Effects) -> None:
-    """And only the first thread counts as inside of a callback."""
+    """Only the first thread counts as inside of a callback."""
     ran: list[bool] = []
 
     def elsewhere() -> None:

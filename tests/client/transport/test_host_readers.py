@@ -192,7 +192,7 @@ def test_uses_that_begin_and_end_on_many_threads_leave_the_flag_right() -> None:
 
 
 def test_a_use_that_ends_inside_of_a_settling_is_not_lost() -> None:
-    """As when the collector runs in the middle of it."""
+    """The use ends in the middle, as if the collector ran there."""
     array = host_array()
     readers = readers_of(array)
     held = [lend(array)]

@@ -120,7 +120,7 @@ def random_work(session: Session, seed: int, steps: int) -> None:
 
 
 def test_many_threads_use_one_session(session):
-    """Each sees its own program order and its own values."""
+    """Each thread sees its own program order and its own values."""
     assert in_threads(*[lambda seed=seed: random_work(session, seed, 60) for seed in range(5)]) == []
     assert tensors_of(session) == 0
 
@@ -185,7 +185,7 @@ def test_asking_whether_it_is_ready_does_not_wait(session):
 
 @pytest.mark.usefixtures("observer")
 def test_closing_ends_the_waits_of_other_threads(daemon):
-    """With that error."""
+    """The error says that the session was closed."""
     session = daemon.connect()
     x = session.asarray(np.ones(4))
     x.wait()
@@ -285,7 +285,7 @@ def test_ctrl_c_anywhere_leaves_the_session_usable(daemon, observer):
         for number in range(20):
             loop = "while True:\n    x += 1.0\n    y = (x * 2.0).numpy()\n    assert (y == y[0]).all()"
             client.tell(f"turn[...] = {number}\n{loop}")
-            eventually(partial(shows, turn, number))  # it is no longer at its prompt
+            eventually(partial(shows, turn, number))  # the client is no longer at its prompt
             before = observer.stats()["instructions"]
             eventually(partial(has_worked, observer, before))
             with pytest.raises(Failed, match="KeyboardInterrupt"):
@@ -506,7 +506,7 @@ def test_a_cancelled_await_and_a_closed_loop_harm_nothing(session, daemon):
 
 
 def test_callbacks_come_in_program_order(session, capsys):
-    """For each thread that brings them, and each device that computes their values."""
+    """For every receiving thread, and every device that computes the values."""
     seen: list[tuple[int, float]] = []
     x = session.asarray(np.zeros(4))
     for n in range(200):

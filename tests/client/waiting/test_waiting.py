@@ -19,7 +19,7 @@ from ...each_case import each_case
 
 
 def test_several_threads_use_one_session(session):
-    """Each sees its own program order; all of them wait for each other's device."""
+    """Each thread sees its own program order; all of them wait for each other's device."""
     x = session.asarray(np.zeros(4))
     results: dict[int, Any] = {}
     start = threading.Barrier(4)
@@ -170,7 +170,7 @@ def wait_somehow(session: Any, tensor: Any, how: str, machine: Any) -> None:
 
 
 def test_a_signal_handler_may_wait_on_the_thread_that_waits(session):
-    """Its wait is on top of the other one, which goes on afterwards."""
+    """The handler's wait is on top of the main one, which goes on afterwards."""
     x = session.asarray([3, 1, 3])
     session.sync()
     device = device_of(session, "cpu:0")

@@ -79,7 +79,7 @@ def test_what_does_not_end_by_itself_is_a_reason_and_one_error_in_the_log(
     found = json.loads(out)
     assert (code, found["state"], [one["check"] for one in found["reasons"]]) == (1, "needs a look", [check])
     assert run("doctor", "--address", daemon.address)[0] == 1
-    assert run("status", "--address", daemon.address)[0] == 0  # which shows, and judges nothing
+    assert run("status", "--address", daemon.address)[0] == 0  # status without --check shows, and judges nothing
     assert errors_in(daemon).count(logged) == 1
 
 

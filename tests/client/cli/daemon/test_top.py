@@ -76,7 +76,7 @@ def test_the_screen_fits_and_shows_every_kind_of_table_that_has_room(
 
 
 def test_the_session_that_asks_is_not_among_the_busiest() -> None:
-    """It is busy with asking alone, and would be the first on an idle daemon."""
+    """The session is busy with asking alone, and would be the first on an idle daemon."""
     now = look(1, 2)
     asking = now._replace(sessions=[*now.sessions, session(0) | {"name": "this very command"}])
     assert not any("this very command" in line for line in drawn(200, 60, asking))

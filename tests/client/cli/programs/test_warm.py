@@ -86,13 +86,13 @@ def test_every_op_can_be_called_on_a_device_that_launches_and_on_one_that_does_n
 
 def test_what_has_to_be_given_more_is_named_and_left_out(run: Any) -> None:
     code, out, _ = run("warm", "sin:float32", "zeros", "--device", "sim:0")
-    assert code == 1  # it was named
+    assert code == 1  # since `zeros` was named
     assert "1 call of 1 op" in out
     assert "zeros  requires shape" in out
     code, out, _ = run("warm", "zeros", "--attribute", "shape=[3]", "--device", "sim:0")
     assert code == 0
     assert "1 call of 1 op" in out
-    assert run("warm", "zeros*", "--device", "sim:0")[0] == 0  # it was not
+    assert run("warm", "zeros*", "--device", "sim:0")[0] == 0  # since `zeros` only matches a pattern
 
 
 def test_what_a_device_lacks_is_named(run: Any, make_session: Any, address: str) -> None:

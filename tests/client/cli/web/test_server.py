@@ -356,7 +356,7 @@ def test_pages_are_told_that_the_daemon_does_not_answer_and_that_it_does_again(e
                 pass
             assert str(error) in told["message"]
             polls = at.source.polls
-            await eventually(lambda: at.source.polls > polls + 1)  # it is asked again and again
+            await eventually(lambda: at.source.polls > polls + 1)  # the source is polled again and again
             at.source.trouble = None
             while json.loads(await page.receive_str()).get("state") != "connected":
                 pass

@@ -144,7 +144,7 @@ def test_a_trace_is_shown_and_asked_about(file: Path, trace: Trace) -> None:
 
 
 def test_of_a_file_of_ten_gibibytes_the_end_is_shown(file: Path, trace: Trace) -> None:
-    """Its middle is a hole, so it takes no room here."""
+    """The file's middle is a hole, so the file takes no room here."""
     head, *lines = file.read_bytes().splitlines(keepends=True)
     records, rest = len(trace), lines[len(trace) :]
     with file.open("wb") as large:
