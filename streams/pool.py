@@ -34,7 +34,7 @@ _TRIM_FRACTION = 64  # the fraction of `keep` that is emptied at once,
 _TRIM_BLOCKS = 64  # and the number of blocks of each class
 
 
-class Shelf:
+class FreeList:
     """The free buffers of one size class."""
 
     __slots__ = ("buffers", "capacity")
@@ -46,13 +46,13 @@ class Shelf:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PooledBuffer(Buffer):
-    """A buffer, and the `shelf` to which it returns when freed (None: no shelf). `nbytes` is -1 while it is free."""
+    """A buffer. `free_list`: where it returns when freed, None for nowhere. `nbytes` is -1 while it is free."""
 
-    __slots__ = ("shelf",)
+    __slots__ = ("free_list",)
 
-    def __init__(self, nbytes: int, raw: Any, shelf: Shelf | None) -> None:
+    def __init__(self, nbytes: int, raw: Any, free_list: FreeList | None) -> None:
         super().__init__(nbytes, raw)
-        self.shelf = shelf
+        self.free_list = free_list
 
 
 class Pool:
@@ -70,27 +70,27 @@ class Pool:
         self._new = new
         self._capacity = capacity
         self._spilt: deque[int] = deque()  # capacities of buffers that another thread has dropped
-        self._shelves: dict[int, Shelf] = {}  # by capacity
-        self.by_size: dict[int, Shelf] = {}  # by requested size
+        self._free_lists: dict[int, FreeList] = {}  # by capacity
+        self.by_size: dict[int, FreeList] = {}  # by requested size
 
     def take(self, nbytes: int) -> PooledBuffer:
         """A buffer of that many bytes; MemoryError if the host has no memory left."""
-        shelf = self.by_size.get(nbytes)
-        if shelf is None:
-            shelf = self._find_shelf(nbytes)
+        free_list = self.by_size.get(nbytes)
+        if free_list is None:
+            free_list = self._free_list_of(nbytes)
         try:
-            buffer = shelf.buffers.pop()
+            buffer = free_list.buffers.pop()
         except IndexError:
-            return PooledBuffer(nbytes, self._new(shelf.capacity), shelf)
-        self.cached -= shelf.capacity
+            return PooledBuffer(nbytes, self._new(free_list.capacity), free_list)
+        self.cached -= free_list.capacity
         buffer.nbytes = nbytes
         return buffer
 
     def prefer_reached(self, nbytes: int, room: int) -> None:
         """Make `take` return a buffer that no launch may still use: a free one, or a new one if it fits into `room`
         besides all free memory."""
-        shelf = self._find_shelf(nbytes)
-        buffers, reached = shelf.buffers, self.order.reached
+        free_list = self._free_list_of(nbytes)
+        buffers, reached = free_list.buffers, self.order.reached
         with suppress(IndexError, MemoryError):  # another thread has spilt the buffer; no memory is left
             if not buffers or buffers[-1].behind <= reached:
                 return
@@ -98,9 +98,9 @@ class Pool:
                 if buffer.behind <= reached:
                     buffers.append(buffers.pop(position))
                     return
-            if self.cached + shelf.capacity <= room:
-                buffers.append(PooledBuffer(-1, self._new(shelf.capacity), shelf))
-                self.cached += shelf.capacity
+            if self.cached + free_list.capacity <= room:
+                buffers.append(PooledBuffer(-1, self._new(free_list.capacity), free_list))
+                self.cached += free_list.capacity
 
     def give(self, buffer: PooledBuffer) -> int:
         """Take a buffer back; returns its bytes. ValueError if it is free already."""
@@ -108,65 +108,67 @@ class Pool:
         if nbytes < 0:
             raise ValueError("this buffer is free already")
         buffer.nbytes = -1
-        shelf = buffer.shelf
-        if shelf is None:
+        free_list = buffer.free_list
+        if free_list is None:
             self._drop(buffer)
         else:
-            cached = self.cached + shelf.capacity
+            cached = self.cached + free_list.capacity
             if cached > self.keep:
-                self._make_room(buffer, shelf)
+                self._make_room(buffer, free_list)
             else:
                 self.cached = cached
-                shelf.buffers.append(buffer)
+                free_list.buffers.append(buffer)
         return nbytes
 
     def has(self, nbytes: int) -> bool:
         """Return whether `take` would find a free buffer of that class."""
-        return bool(self._find_shelf(nbytes).buffers)
+        return bool(self._free_list_of(nbytes).buffers)
 
     def trim(self, target: int, most: int = sys.maxsize) -> None:
         """Drop free buffers, `most` of each class, until at most `target` bytes are kept."""
         self._count_spilt()
-        for shelf in self._shelves.values():
+        for free_list in self._free_lists.values():
             left = most
-            while shelf.buffers and self.cached > target and left:
+            while free_list.buffers and self.cached > target and left:
                 left -= 1
                 with suppress(IndexError):
-                    self._drop(shelf.buffers.pop())
-                    self.cached -= shelf.capacity
+                    self._drop(free_list.buffers.pop())
+                    self.cached -= free_list.capacity
 
     def spill(self, reached: int = 0) -> None:
         """Drop all free buffers. Any thread may call this; the next `trim` corrects `cached`. `reached`: the number of
         a launch that this thread has waited for."""
-        for shelf in list(self._shelves.values()):
+        for free_list in list(self._free_lists.values()):
             with suppress(IndexError):
                 while True:
-                    self._drop(shelf.buffers.pop(), reached)
-                    self._spilt.append(shelf.capacity)
+                    self._drop(free_list.buffers.pop(), reached)
+                    self._spilt.append(free_list.capacity)
         self.drop_parked(reached)
 
     def kept(self) -> Kept:
         """The free memory. It is not contiguous: each block is allocated and freed by itself."""
-        shelves = [shelf for shelf in self._shelves.values() if shelf.buffers]
-        largest = max([shelf.capacity for shelf in shelves], default=0)
-        return Kept(self.cached, sum([len(shelf.buffers) for shelf in shelves]), largest)
+        free_lists = [free_list for free_list in self._free_lists.values() if free_list.buffers]
+        largest = max([free_list.capacity for free_list in free_lists], default=0)
+        return Kept(self.cached, sum([len(free_list.buffers) for free_list in free_lists]), largest)
 
     def owners(self) -> set[int]:
         """The identities of the objects that own the free memory."""
-        return {id(owner_of(buffer.raw)) for shelf in self._shelves.values() for buffer in list(shelf.buffers)}
+        return {
+            id(owner_of(buffer.raw)) for free_list in self._free_lists.values() for buffer in list(free_list.buffers)
+        }
 
     def _count_spilt(self) -> None:
         while self._spilt:
             self.cached -= self._spilt.popleft()
 
-    def _make_room(self, buffer: PooledBuffer, shelf: Shelf) -> None:
-        if shelf.capacity > self.keep // 2:
+    def _make_room(self, buffer: PooledBuffer, free_list: FreeList) -> None:
+        if free_list.capacity > self.keep // 2:
             self._drop(buffer)
             return
-        self.trim(self.keep - max(shelf.capacity, self.keep // _TRIM_FRACTION), _TRIM_BLOCKS)
-        if self.cached + shelf.capacity <= self.keep:
-            self.cached += shelf.capacity
-            shelf.buffers.append(buffer)
+        self.trim(self.keep - max(free_list.capacity, self.keep // _TRIM_FRACTION), _TRIM_BLOCKS)
+        if self.cached + free_list.capacity <= self.keep:
+            self.cached += free_list.capacity
+            free_list.buffers.append(buffer)
         else:
             self._drop(buffer)
 
@@ -183,15 +185,15 @@ class Pool:
                 if buffer.behind > reached:
                     self._parked.append(buffer)
 
-    def _find_shelf(self, nbytes: int) -> Shelf:
+    def _free_list_of(self, nbytes: int) -> FreeList:
         capacity = self._capacity(nbytes)
-        shelf = self._shelves.get(capacity)
-        if shelf is None:
-            shelf = self._shelves[capacity] = Shelf(capacity)
+        free_list = self._free_lists.get(capacity)
+        if free_list is None:
+            free_list = self._free_lists[capacity] = FreeList(capacity)
         if len(self.by_size) >= _SIZES_REMEMBERED:
             self.by_size.clear()
-        self.by_size[nbytes] = shelf
-        return shelf
+        self.by_size[nbytes] = free_list
+        return free_list
 
 
 def size_class(nbytes: int) -> int:
@@ -245,15 +247,16 @@ class PooledDevice(Device):
         total = self.allocated + nbytes
         if total > self.limit or (self.refusing and self.refuses_allocation()):
             return None
-        shelf = self.pool.by_size.get(nbytes)
-        if shelf is None or not shelf.buffers:
+        free_list = self.pool.by_size.get(nbytes)
+        if free_list is None or not free_list.buffers:
             return self._allocate_fresh(nbytes, total)
         try:
-            buffer = shelf.buffers.pop()  # `Pool.take` inlined: this is on the path of every op, and a call costs 60 ns
+            # `Pool.take` inlined: this is on the path of every op, and a call costs 60 ns.
+            buffer = free_list.buffers.pop()
         except IndexError:  # another thread has spilt it
             return self._allocate_fresh(nbytes, total)
         buffer.nbytes = nbytes
-        self.pool.cached -= shelf.capacity
+        self.pool.cached -= free_list.capacity
         self.allocated = total
         return buffer
 
@@ -302,12 +305,12 @@ class PooledDevice(Device):
         return self.pool.owners()
 
     def rounding(self, buffer: Buffer) -> int:
-        shelf = buffer.shelf  # type: ignore[attr-defined]  # it is ours
-        return 0 if shelf is None else shelf.capacity - buffer.nbytes
+        free_list = buffer.free_list  # type: ignore[attr-defined]  # it is ours
+        return 0 if free_list is None else free_list.capacity - buffer.nbytes
 
     def free(self, buffer: Buffer) -> None:
         self.allocated -= self.pool.give(buffer)  # type: ignore[arg-type]  # it is ours, and a cast costs 50 ns
 
     def discard(self, buffer: Buffer) -> None:
-        buffer.shelf = None  # type: ignore[attr-defined]  # as above
+        buffer.free_list = None  # type: ignore[attr-defined]  # as above
         self.free(buffer)

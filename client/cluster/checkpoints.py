@@ -210,7 +210,7 @@ def checkpointing(cluster: Cluster, directory: Any, names: Any, keep: int) -> St
         some = grouped(at_nodes.values())
     parts = {}
     for core, chosen in some.items():
-        parts[core.node] = checkpoint(core, core.savings, where / core.node, chosen, keep)
+        parts[core.node] = checkpoint(core, core.writes, where / core.node, chosen, keep)
     return ClusterCheckpointing(parts)
 
 

@@ -2,5 +2,5 @@
 
 - `loading`: from a file to tensors
 - `saving`: from tensors to a file; `checkpoints`: checkpoints that a session asks for
-- `savings`: a session's unfinished writes, and how files get their names
+- `writes`: a session's unfinished writes, and how files get their names
 """

@@ -22,7 +22,7 @@ from ..sharing.names import listed_names
 from ..transport.replies import Reply
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Steps, Within
-from .savings import UNFINISHED, FileWriting, Savings
+from .writes import UNFINISHED, FileWriting, UnfinishedWrites
 
 
 class Checkpointing(FileWriting):
@@ -64,7 +64,9 @@ class Checkpointing(FileWriting):
         return f"<checkpoint {state} {printable(str(self.directory))}>"
 
 
-def checkpoint(core: Core, savings: Savings, directory: str | os.PathLike[str], names: Any, keep: int) -> Checkpointing:
+def checkpoint(
+    core: Core, writes: UnfinishedWrites, directory: str | os.PathLike[str], names: Any, keep: int
+) -> Checkpointing:
     """Make the machine take a checkpoint; see `Session.checkpoint`."""
     outbox = core.outbox
     refuse_captured(outbox, "no checkpoint can be taken")
@@ -74,7 +76,7 @@ def checkpoint(core: Core, savings: Savings, directory: str | os.PathLike[str], 
     with outbox.lock, SHIELD:
         reply = outbox.ask(partial(CheckpointMessage, str(where), listed, keep))
         checkpointing = Checkpointing(where, outbox, reply)
-        savings.add(checkpointing, core)
+        writes.add(checkpointing, core)
         reply.when_done(partial(UNFINISHED.pop, checkpointing, None))
     return checkpointing
 

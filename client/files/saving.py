@@ -47,7 +47,7 @@ from ..transport.replies import Reply
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import LongWork, Steps
 from .loading import machine_of
-from .savings import COMMITS, LOG, UNFINISHED, FileWriting, SaveTarget, Savings
+from .writes import COMMITS, LOG, UNFINISHED, FileWriting, SaveTarget, UnfinishedWrites
 
 REMEDY: Final = "save where it runs, over ipc, or fetch the values and write them here"
 
@@ -168,7 +168,7 @@ class Saving(FileWriting):
 
 
 def saving(
-    core: Core, savings: Savings, path: str | os.PathLike[str], tensors: Any, metadata: Mapping[str, str] | None
+    core: Core, writes: UnfinishedWrites, path: str | os.PathLike[str], tensors: Any, metadata: Mapping[str, str] | None
 ) -> Steps[Saving]:
     """Save tensors by name; see `Session.save`."""
     outbox = core.outbox
@@ -193,7 +193,7 @@ def saving(
         undo.callback(file.give_up)
         reply = issue(outbox, file, owned, location)
         undo.pop_all()
-    return Saving(file, outbox, reply, partial(savings.add, core=core))
+    return Saving(file, outbox, reply, partial(writes.add, core=core))
 
 
 def begin_file(

@@ -87,7 +87,7 @@ class Files(Facet):
         :raises MetadataError: The format does not have a dtype (complex128).
         :raises FileError: The folder does not exist.
         """
-        return on_thread(self._core.outbox, saving(self._core, self._core.savings, path, tensors, metadata))
+        return on_thread(self._core.outbox, saving(self._core, self._core.writes, path, tensors, metadata))
 
     def save_async(
         self, path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
@@ -96,7 +96,7 @@ class Files(Facet):
 
         The values are those at the end of the first `await`, when the file has been begun.
         """
-        return self._awaiting(saving(self._core, self._core.savings, path, tensors, metadata))
+        return self._awaiting(saving(self._core, self._core.writes, path, tensors, metadata))
 
     def checkpoint(
         self, directory: str | os.PathLike[str], names: str | Sequence[str] | None = None, *, keep: int = 2
@@ -118,7 +118,7 @@ class Files(Facet):
             written to the directory.
         """
         given = (names,) if isinstance(names, str) else names
-        return checkpoint(self._core, self._core.savings, directory, given, keep)
+        return checkpoint(self._core, self._core.writes, directory, given, keep)
 
     def restore(
         self,

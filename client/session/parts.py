@@ -12,7 +12,7 @@ from ...interpreter.errors import MetadataTypeError
 from ..calls.calls import Calls
 from ..calls.op_invocation import OpInvocation
 from ..core.core import Core
-from ..files.savings import Savings
+from ..files.writes import UnfinishedWrites
 from ..global_tensors.calls import GlobalCalls
 from ..locations.locations import located
 from ..outbox.outbox import Outbox
@@ -54,7 +54,7 @@ class Parts(Core):
         super().__init__(outbox, address, hint)
         self.calls = Calls(outbox)
         self.global_calls = GlobalCalls(outbox)
-        self.savings = Savings()
+        self.writes = UnfinishedWrites()
         self.names = Names(outbox)
         self.flows = Flows()
         # Weak references: the namespace and the session refer to the core.

@@ -202,7 +202,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         refuse_captured(self._core.outbox, "the session cannot be closed")
         if not isinstance(self._core.transport, ClosedTransport):
             self._core.printing.finish()
-            self._core.savings.finish()
+            self._core.writes.finish()
             self._core.outbox.close()
 
     async def close_async(self) -> None:

@@ -3,7 +3,7 @@ fake.
 
 A communicator belongs to an ordered list of GPUs, and has an object for each GPU of this process. All objects are made,
 and called, within one group, so that no rank waits for another one of the same thread. Making them waits for the ranks
-of other processes; the wait ends only when these join or end, so `Making` waits on a thread of its own.
+of other processes; the wait ends only when these join or end, so `PendingCommunicator` waits on a thread of its own.
 
 `abort` ends kernels that wait for a rank that will never come. CuPy then forgets the communicator, and so does this
 file: nothing is called after it. NCCL's kernels and buffers take memory of the GPU that no device counts.
@@ -133,7 +133,7 @@ class NcclCommunicator:
                         comm.destroy()
 
 
-class Making:
+class PendingCommunicator:
     """A communicator that is made on a thread of its own, and may be given up. `done` is set at the end."""
 
     def __init__(self, make: Callable[[], NcclCommunicator]) -> None:

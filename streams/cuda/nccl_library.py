@@ -49,7 +49,7 @@ from ...interpreter.collectives.library import Element
 from ...interpreter.errors import CancelledError, KernelError, TensordError
 from ..library import CollectiveLaunch, Ended, Operand, Operands, SharedCommunicator
 from ..stream import LOG
-from .nccl import DTYPES, GpuBuffer, Made, Making, NcclCommunicator, new_id, version
+from .nccl import DTYPES, GpuBuffer, Made, NcclCommunicator, PendingCommunicator, new_id, version
 
 MAX_COMMUNICATORS: Final = 8
 JOIN_TIMEOUT: Final = 60.0  # seconds for the ranks of other nodes to join
@@ -82,7 +82,7 @@ class NcclLibrary:
         self.version = version()
         self._cupy = cupy
         self._devices = dict(devices)
-        self._given_up: list[Making] = []
+        self._given_up: list[PendingCommunicator] = []
         self._leaving: list[
             NcclCommunicator
         ] = []  # communicators with running launches that other nodes no longer have
@@ -244,18 +244,18 @@ class NcclLibrary:
             raise KernelError(f"{len(self._given_up)} communicators still wait for nodes that have not come")
         id_ = shared.made_with or new_id()
         shared.announce(id_)
-        making = Making(lambda: self._new_communicator(job, id_))
+        pending = PendingCommunicator(lambda: self._new_communicator(job, id_))
         deadline = monotonic() + JOIN_TIMEOUT
-        while not making.done.wait(CHECK_INTERVAL):
+        while not pending.done.wait(CHECK_INTERVAL):
             late = monotonic() > deadline
             if late or not self._may_begin(job):
                 error = job.error or KernelError(
                     f"{job.launch.label}: other nodes have not come within {JOIN_TIMEOUT:g} s"
                 )
-                making.give_up(error)
-                self._given_up.append(making)
+                pending.give_up(error)
+                self._given_up.append(pending)
                 raise error
-        return making.result()
+        return pending.result()
 
     def _launch_with(self, job: NcclJob, communicator: NcclCommunicator) -> None:
         """Launch the job's calls, and record an event after them on each GPU."""

@@ -12,7 +12,7 @@ from .in_memory import InMemory
 from .link import SMALL_BYTES
 
 
-class Carrier:
+class CopyThread:
     """Copies on a thread of its own, which the first large value starts."""
 
     def __init__(self, name: str) -> None:
@@ -64,9 +64,9 @@ class Loopback(InMemory):
     """The links of a single machine."""
 
     def __init__(self, node: str) -> None:
-        self._carrier = Carrier(node)
-        super().__init__(node, {node: Exchange(self._carrier)})
+        self._copy_thread = CopyThread(node)
+        super().__init__(node, {node: Exchange(self._copy_thread)})
 
     def close(self, timeout: float = 5.0) -> bool:
         """End the thread; False if it did not end in time. The machine was closed before."""
-        return self._carrier.close(timeout)
+        return self._copy_thread.close(timeout)

@@ -185,7 +185,7 @@ class LaunchingSimDevice(SimDevice):
     def free(self, buffer: Buffer) -> None:
         """Free the buffer, and poison its memory after the launches that use it."""
         super().free(buffer)
-        if buffer.shelf is not None:  # type: ignore[attr-defined]  # it is ours
+        if buffer.free_list is not None:  # type: ignore[attr-defined]  # it is ours
             self._main.poison(buffer.raw, buffer.behind)
 
     def adopt(self, array: Array) -> Buffer | None:

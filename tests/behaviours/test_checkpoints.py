@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.files.savings import UNFINISHED
+from tensord.client.files.writes import UNFINISHED
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.interpreter.checkpoints.record import INNER_SEPARATOR
@@ -439,7 +439,7 @@ def test_the_session_that_asked_may_end(make_session, tmp_path):
     s.publish("x", s.asarray(ones(3)))
     store_of(s).hold("save")
     s.checkpoint(tmp_path / "there")
-    s._core.savings = type(s._core.savings)()  # its client does not wait
+    s._core.writes = type(s._core.writes)()  # its client does not wait
     s.close()
     store_of(keeper).resume("save")
     keeper.sync()

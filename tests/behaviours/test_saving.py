@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import tensord as td
-from tensord.client.files.savings import COMMITS
+from tensord.client.files.writes import COMMITS
 from tensord.interpreter.errors import CaptureError
 from tensord.streams.faults import Fault, FaultKind
 
@@ -236,13 +236,13 @@ import tensord as td
 
 s = td.connect(sys.argv[1])
 s.save(sys.argv[2], {"x": s.asarray(np.ones(4), "sim:0") + 5})
-waits = td.client.files.savings.FileWriting._await
+waits = td.client.files.writes.FileWriting._await
 
 def interrupted(self):
     signal.raise_signal(signal.SIGINT)
     waits(self)
 
-td.client.files.savings.FileWriting._await = interrupted
+td.client.files.writes.FileWriting._await = interrupted
 """
 
 
@@ -431,7 +431,7 @@ def test_what_was_told_is_not_logged_again(make_session, tmp_path, caplog):
         saving = s.save(tmp_path / "x", {"x": s.asarray(ones(3), device="sim:0") + 1.0})
         with pytest.raises(td.KernelError):
             saving.wait(WAIT)
-    assert len(s._core.savings._open) <= 1
+    assert len(s._core.writes._open) <= 1
     with caplog.at_level(logging.WARNING, "tensord.client"):
         s.close()
     assert not any("was not saved" in record.getMessage() for record in caplog.records)
@@ -445,7 +445,7 @@ def test_failures_that_nobody_waits_for_are_told_by_the_next_save_and_kept_no_lo
     with caplog.at_level(logging.WARNING, "tensord.client"):
         for n in range(5):
             saving = s.save(tmp_path / f"x{n}", {"x": failed})
-            assert len(s._core.savings._open) == 1
+            assert len(s._core.writes._open) == 1
             told = [record.getMessage().partition(" was not saved")[0] for record in caplog.records]
             assert told == [str(tmp_path / f"x{m}") for m in range(n)]
             until(s, lambda reply=saving._reply: reply.done)

@@ -35,7 +35,7 @@ _DEVICE_RATES: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
 }
 
 
-class DaemonLook(NamedTuple):
+class DaemonSample(NamedTuple):
     """The state of a daemon at one moment (`time.monotonic`)."""
 
     at: float
@@ -44,8 +44,8 @@ class DaemonLook(NamedTuple):
     devices: Rows
 
 
-def seen(before: DaemonLook, now: DaemonLook) -> Seen:
-    """The daemon's state, with the rates between two looks; the busiest session first."""
+def seen(before: DaemonSample, now: DaemonSample) -> Seen:
+    """The daemon's state, with the rates between two samples; the busiest session first."""
     passed = max(now.at - before.at, 1e-6)
     done = now.status["instructions"]["retired"] - before.status["instructions"]["retired"]
     return {

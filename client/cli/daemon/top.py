@@ -1,6 +1,6 @@
 """`tensord top`: a screen that shows what a daemon does, refreshed at an interval.
 
-Rates are differences between two looks, so the first screen appears after one interval.
+Rates are differences between two samples, so the first screen appears after one interval.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..drawing.terminal import can_draw, print_lines, size_of, whole_screen, wid
 from ..line import options
 from ..line.options import in_json, tell
 from .ask import asking
-from .screen import SORTS, USUAL, DaemonLook, screen, seen
+from .screen import SORTS, USUAL, DaemonSample, screen, seen
 
 _ENDS = ("q", "Q")
 _GLANCE = 0.25  # seconds between two checks of the keys and of the terminal's size
@@ -76,10 +76,10 @@ def top(address: str | None, interval: float, *, once: bool) -> None:
 
 
 def _tell(ask: Ask, interval: float, *, once: bool) -> None:
-    """Print one look after the other, or only one."""
+    """Print one screen after the other, or only one."""
     from ..drawing.keyboard import sleep
 
-    for before, now in _looks(ask, interval, sleep):
+    for before, now in _samples(ask, interval, sleep):
         tell(seen(before, now), lambda found: print_lines(screen(found, width=width_of_stdout())))
         sys.stdout.flush()
         if once:
@@ -93,19 +93,19 @@ def _watch(ask: Ask, interval: float) -> None:
     view = View()
     with whole_screen() as show, keys_as_typed() as wait:
         show(["looking ..."])
-        for before, now in _looks(ask, interval, wait, view.typed):
+        for before, now in _samples(ask, interval, wait, view.typed):
             width, height = view.size
             foot = view.foot(interval)
             show(screen(seen(before, now), foot, width=width, height=height, sort=view.sort))
 
 
-def _looks(
+def _samples(
     ask: Ask, interval: float, wait: Callable[[float], str], typed: Callable[[str], bool] = lambda _: False
-) -> Iterator[tuple[DaemonLook, DaemonLook]]:
-    """Pairs of looks; `wait` sleeps between two, and returns a typed key. They end with q. A pair is repeated if
+) -> Iterator[tuple[DaemonSample, DaemonSample]]:
+    """Pairs of samples; `wait` sleeps between two, and returns a typed key. They end with q. A pair is repeated if
     another key has changed how it is shown."""
-    before = _look(ask)
-    last: tuple[DaemonLook, DaemonLook] | None = None
+    before = _sample(ask)
+    last: tuple[DaemonSample, DaemonSample] | None = None
     while True:
         while (rest := before.at + interval - time.monotonic()) > 0:
             key = wait(min(rest, _GLANCE))
@@ -113,11 +113,11 @@ def _looks(
                 return
             if typed(key) and last is not None:
                 yield last
-        now = _look(ask)
+        now = _sample(ask)
         last = before, now
         yield last
         before = now
 
 
-def _look(ask: Ask) -> DaemonLook:
-    return DaemonLook(time.monotonic(), ask("status"), ask("sessions"), ask("devices"))
+def _sample(ask: Ask) -> DaemonSample:
+    return DaemonSample(time.monotonic(), ask("status"), ask("sessions"), ask("devices"))

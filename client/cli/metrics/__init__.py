@@ -2,6 +2,6 @@
 
 - `metrics`: the command
 - `server`: HTTP; `pages`: the served pages
-- `scrapes`: answers that are kept for a moment; `looks`: the questions to a daemon
+- `scrapes`: answers that are kept for a moment; `daemon_figures`: the questions to a daemon
 - `exposition`: figures as text
 """

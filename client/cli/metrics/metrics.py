@@ -58,16 +58,16 @@ def metrics(
     secret = None if token is None else read_token(token)
     if find_spec("prometheus_client") is None:
         raise MetadataError(EXTRA)
-    from .looks import Looks
+    from .daemon_figures import DaemonFigures
 
-    looks = Looks(address, Bounds(ops, sessions), tell)
+    source = DaemonFigures(address, Bounds(ops, sessions), tell)
     try:
         if once:
-            print_metrics(looks)
+            print_metrics(source)
         else:
-            offer(endpoint, looks, secret, watch=until_stdin_ends)
+            offer(endpoint, source, secret, watch=until_stdin_ends)
     finally:
-        looks.close()
+        source.close()
 
 
 def tell(line: str) -> None:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class MetricsSource(Protocol):
-    """The source of the figures (`looks.Looks`)."""
+    """The source of the figures (`daemon_figures.DaemonFigures`)."""
 
     def figures(self) -> Figures: ...
 
@@ -81,10 +81,10 @@ class Scrapes:
 
     async def health(self) -> tuple[str, list[str]]:
         """The daemon's state in words, "healthy" or another, and the reasons."""
-        found: tuple[str, list[str]] = await self._health.get(partial(self._run, self._look))
-        return found
+        health: tuple[str, list[str]] = await self._health.get(partial(self._run, self._read_health))
+        return health
 
-    def _look(self) -> tuple[str, list[str]]:
+    def _read_health(self) -> tuple[str, list[str]]:
         try:
             reasons = self._source.health()
         except (TensordError, OSError) as error:

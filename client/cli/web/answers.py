@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from ....interpreter.errors import TensordError
 from .access import Access, Refused
 from .files import INDEX, Page
-from .seats import Seat, Seats
 from .source import UnknownError, ViewSource
+from .viewers import Viewer, Viewers
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -51,7 +51,7 @@ class RequestAnswers:
         source: ViewSource,
         access: Access,
         pages: Mapping[str, Page],
-        seats: Seats,
+        viewers: Viewers,
         thread: Executor,
         *,
         patience: float = PATIENCE,
@@ -59,7 +59,7 @@ class RequestAnswers:
         self._source = source
         self._access = access
         self._pages = pages
-        self._seats = seats
+        self._viewers = viewers
         self._thread = thread
         self._patience = patience
         self._questions: Mapping[str, Callable[[str, Mapping[str, str]], Any]] = {
@@ -119,11 +119,11 @@ class RequestAnswers:
                 self._source.refresh()
             return question()
 
-        polled = self._seats.taken.is_set()
+        polled = self._viewers.taken.is_set()
         try:
             return self._json(HTTPStatus.OK, await self.run(ask))
         finally:
-            if not self._seats.taken.is_set():
+            if not self._viewers.taken.is_set():
                 await self.run(self._source.rest)
 
     def _json(self, status: HTTPStatus, value: Any) -> web.StreamResponse:
@@ -145,23 +145,23 @@ class RequestAnswers:
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_MESSAGE_BYTES, compress=False, timeout=1.0)
         if not socket.can_prepare(request):
             raise Refused(HTTPStatus.BAD_REQUEST, "views are sent over a WebSocket")
-        seat = self._seats.join()
-        if seat is None:
+        viewer = self._viewers.join()
+        if viewer is None:
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages are open: close some of them")
         try:
             await socket.prepare(request)
-            await self._serve(socket, seat, request)
+            await self._serve(socket, viewer, request)
         except (ConnectionError, TimeoutError):
             pass  # it is gone, or has not received a view in time
         except Exception as error:  # the socket is the answer, so no other can be given
             say(f"{request.path}: {type(error).__name__}: {error}")
         finally:
-            self._seats.leave(seat)
+            self._viewers.leave(viewer)
         return socket
 
-    async def _serve(self, socket: web.WebSocketResponse, seat: Seat, request: web.BaseRequest) -> None:
+    async def _serve(self, socket: web.WebSocketResponse, viewer: Viewer, request: web.BaseRequest) -> None:
         """Send views until the server ends, or the page is gone, receives none in time, or sends a message."""
-        sending, heard = asyncio.ensure_future(self._send(socket, seat)), asyncio.ensure_future(socket.receive())
+        sending, heard = asyncio.ensure_future(self._send(socket, viewer)), asyncio.ensure_future(socket.receive())
         try:
             await asyncio.wait({sending, heard}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
@@ -176,12 +176,12 @@ class RequestAnswers:
             if not socket.closed and request.transport is not None:
                 request.transport.abort()
 
-    async def _send(self, socket: web.WebSocketResponse, seat: Seat) -> None:
+    async def _send(self, socket: web.WebSocketResponse, viewer: Viewer) -> None:
         history = await self.run(self._source.history)
         if history is not None:
-            seat.show_history(history)
-        while not seat.ended:
-            for text in await seat.next():
+            viewer.show_history(history)
+        while not viewer.ended:
+            for text in await viewer.next():
                 async with asyncio.timeout(self._patience):
                     await socket.send_str(text)
 

@@ -26,10 +26,10 @@ from typing import Final
 from ....interpreter.errors import TensordError
 from .access import Access
 from .answers import PATIENCE, RequestAnswers, say, state_text, text_of
-from .doors import Doors
+from .connection_limit import ConnectionLimit
 from .files import Page
-from .seats import Seats
 from .source import ViewSource
+from .viewers import Viewers
 
 AGAIN: Final = 1.0  # seconds until a daemon that does not answer is asked again
 ENDING: Final = 1.0  # seconds for pending answers when the server ends
@@ -47,37 +47,37 @@ class Server:
         again: float = AGAIN,
         patience: float = PATIENCE,
     ) -> None:
-        self.seats = Seats()
+        self.viewers = Viewers()
         self._source = source
         self._again = again
         self._thread = ThreadPoolExecutor(1, "web")
-        self._answers = RequestAnswers(source, access, pages, self.seats, self._thread, patience=patience)
+        self._answers = RequestAnswers(source, access, pages, self.viewers, self._thread, patience=patience)
         self._trouble = ""
-        self.seats.tell(state_text("connected" if source.live else "opened", **source.about()))
+        self.viewers.tell(state_text("connected" if source.live else "opened", **source.about()))
 
     async def serve(self, listening: socket.socket) -> None:
         from aiohttp import web
 
         server = web.Server(self._answers.answer, access_log=None, keepalive_timeout=15, lingering_time=1)
-        accepting = await asyncio.get_running_loop().create_server(Doors(server), sock=listening)
+        accepting = await asyncio.get_running_loop().create_server(ConnectionLimit(server), sock=listening)
         try:
             await self._poll_while_watched()
         finally:
             accepting.close()
-            self.seats.end()
+            self.viewers.end()
             await server.shutdown(ENDING)
             await self._answers.run(self._source.rest)
             self._thread.shutdown()
 
     async def _poll_while_watched(self) -> None:
         while True:
-            if not self.seats.taken.is_set():
+            if not self.viewers.taken.is_set():
                 await self._answers.run(self._source.rest)
-                await self.seats.taken.wait()
+                await self.viewers.taken.wait()
             pause = await self._poll() if self._source.live else None
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):  # `wait_for` may swallow a cancellation
-                    await self.seats.empty.wait()
+                    await self.viewers.empty.wait()
 
     async def _poll(self) -> float:
         """Poll once, and show the view; returns the seconds until the next poll."""
@@ -90,15 +90,15 @@ class Server:
         if self._trouble:
             self._trouble = ""
             say("the daemon answers again")
-            self.seats.tell(state_text("connected", **self._source.about()))
-        self.seats.show(view)
+            self.viewers.tell(state_text("connected", **self._source.about()))
+        self.viewers.show(view)
         return pause
 
     def _failed(self, why: str) -> float:
         if not self._trouble:
             say(f"the daemon does not answer: {why}")
         self._trouble = why
-        self.seats.tell(state_text("waiting", message=f"the daemon does not answer: {why}"))
+        self.viewers.tell(state_text("waiting", message=f"the daemon does not answer: {why}"))
         return self._again
 
 

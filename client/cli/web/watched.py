@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....interpreter.errors import ProtocolError
 from ..daemon.ask import questions
-from ..daemon.lasting import Connect, Lasting
+from ..daemon.reconnecting import Connect, ReconnectingQuestions
 from .pace import PollingPace, rare_pause
 from .source import Polled, UnknownError
 from .window import Window
@@ -33,7 +33,7 @@ class WatchedDaemon:
         self, address: str | None, *, clock: Callable[[], float] = monotonic, connect: Connect = questions
     ) -> None:
         self._clock = clock
-        self._connection = Lasting(address, connect)
+        self._connection = ReconnectingQuestions(address, connect)
         self._greeted = 0  # the number of the connection on which the daemon has identified itself
         self._daemon: tuple[object, ...] = ()
         self._run = 0

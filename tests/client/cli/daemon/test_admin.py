@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensord.client.cli.daemon import listed
-from tensord.client.cli.daemon.screen import DaemonLook, seen
+from tensord.client.cli.daemon.screen import DaemonSample, seen
 from tensord.client.cli.drawing import figures, terminal
 from tensord.interpreter.wire.addresses import default_address
 from tensord.streams.faults import Fault, FaultKind
@@ -252,7 +252,7 @@ class TestTop:
         assert run("top", "--address", address)[::2] == (0, "")
 
     def test_rates_are_differences(self):
-        def look(at: float, retired: int, consumed: dict[int, int], moved: int, back: int) -> DaemonLook:
+        def look(at: float, retired: int, consumed: dict[int, int], moved: int, back: int) -> DaemonSample:
             sessions = [
                 {"id": id_, "consumed": number, "live": 0, "moved": {"bytes": moved}, "evicted": {"bytes": back}}
                 for id_, number in consumed.items()
@@ -260,7 +260,7 @@ class TestTop:
             left = {"evicted": {"bytes": back}, "dropped": {"bytes": back}, "returned": {"bytes": back}}
             transfers = {"h2d": {"count": 1, "bytes": moved}}
             devices = [{"name": "sim:0", "transfers": transfers, "eviction": left}]
-            return DaemonLook(at, {"instructions": {"retired": retired}}, sessions, devices)
+            return DaemonSample(at, {"instructions": {"retired": retired}}, sessions, devices)
 
         now = look(12.0, 1_100, {1: 50, 2: 400, 3: 7}, 300, 50)
         found = seen(look(10.0, 100, {1: 50, 2: 200}, 100, 30), now)

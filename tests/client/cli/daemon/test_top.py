@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tensord.client.cli.daemon import top
-from tensord.client.cli.daemon.screen import DaemonLook, screen, seen, sorted_by
+from tensord.client.cli.daemon.screen import DaemonSample, screen, seen, sorted_by
 from tensord.client.cli.drawing import keyboard
 from tensord.vm.reporting.rows.eviction import NO_EVICTION
 
@@ -43,7 +43,7 @@ def session(n: int) -> dict[str, Any]:
     return {"id": n, "name": f"a program with a rather long name {n}.py", "pid": 12345 + n, **counts}
 
 
-def look(devices: int, sessions: int) -> DaemonLook:
+def look(devices: int, sessions: int) -> DaemonSample:
     status = {
         "instructions": {"retired": 0, "live": 3, "pending": 4, "failed": 1},
         "pid": 4711,
@@ -55,10 +55,10 @@ def look(devices: int, sessions: int) -> DaemonLook:
         "address": "ipc:///run/user/1000/tensord/socket",
         "hung": [{"instruction": 9, "op": "add", "stream": "sim:0/compute0", "seconds": 9.0}],
     }
-    return DaemonLook(1.0, status, [session(n) for n in range(1, sessions + 1)], [device(n) for n in range(devices)])
+    return DaemonSample(1.0, status, [session(n) for n in range(1, sessions + 1)], [device(n) for n in range(devices)])
 
 
-def drawn(width: int, height: int, now: DaemonLook) -> list[str]:
+def drawn(width: int, height: int, now: DaemonSample) -> list[str]:
     """The lines of the screen, as the terminal gets them."""
     return screen(seen(now, now), "every 1 s; q ends it", width=width, height=height)
 
@@ -93,7 +93,7 @@ def test_what_does_not_fit_is_named() -> None:
 
 def test_a_key_ends_it() -> None:
     typed = iter(["", "x", "q"])
-    assert len(list(top._looks(answer, 1000.0, lambda _rest: next(typed)))) == 0
+    assert len(list(top._samples(answer, 1000.0, lambda _rest: next(typed)))) == 0
     assert next(typed, None) is None
 
 
@@ -114,7 +114,7 @@ def test_a_key_draws_what_is_there_anew_and_asks_nothing() -> None:
     view = top.View()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(time, "monotonic", lambda: next(clock, 20.0))
-        pairs = list(top._looks(ask, 5.0, lambda _rest: next(typed), view.typed))
+        pairs = list(top._samples(ask, 5.0, lambda _rest: next(typed), view.typed))
     assert len(pairs) == 3
     assert pairs[0] is pairs[1] is pairs[2]
     assert asked.count("status") == 2

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tensord.client.cli.web import answers, doors, seats
+from tensord.client.cli.web import answers, connection_limit, viewers
 from tensord.client.cli.web.access import Access
 from tensord.client.cli.web.files import Page
 from tensord.client.cli.web.serving import Server
@@ -247,9 +247,9 @@ async def test_huge_and_damaged_requests_are_refused(at: Served) -> None:
 
 @with_a_server()
 async def test_connections_are_bounded_and_one_more_is_told_so(at: Served) -> None:
-    idle = [await at.raw(b"GET / HT") for _ in range(doors.MAX_CONNECTIONS)]
+    idle = [await at.raw(b"GET / HT") for _ in range(connection_limit.MAX_CONNECTIONS)]
     reader, writer = await at.raw(b"")
-    assert await reader.read() == doors.FULL
+    assert await reader.read() == connection_limit.FULL
     for _, one in (*idle, (reader, writer)):
         one.close()
     await eventually(lambda: at.client is not None)
@@ -283,7 +283,7 @@ async def test_all_pages_get_the_views_of_one_poller(at: Served) -> None:
         assert (await view_from(one))["view"][0] == 1
         assert json.loads(await other.receive_str())["state"] == "connected"
         assert at.source.polls == 1
-        at.server.seats.show("[99]")
+        at.server.viewers.show("[99]")
         for page in (one, other):
             while (await view_from(page))["view"] != [99]:
                 pass
@@ -295,20 +295,20 @@ async def test_a_question_does_not_take_news_away_from_pages(at: Served) -> None
         await view_from(page)
         await at.still_serves()
         assert at.source.refreshed == 0
-    await eventually(lambda: not at.server.seats.taken.is_set())
+    await eventually(lambda: not at.server.viewers.taken.is_set())
     await at.still_serves()
     assert at.source.refreshed == 1
 
 
 def test_a_page_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seats.Seats.__init__, "__defaults__", (2,))
+    monkeypatch.setattr(viewers.Viewers.__init__, "__defaults__", (2,))
 
     @with_a_server()
     async def look(at: Served) -> None:
         async with at.look(), at.look():
             with pytest.raises(aiohttp.WSServerHandshakeError, match="503"):
                 await at.look()
-        await eventually(lambda: not at.server.seats.taken.is_set())
+        await eventually(lambda: not at.server.viewers.taken.is_set())
         async with at.look() as page:
             await view_from(page)
 
@@ -322,10 +322,10 @@ async def test_a_page_that_never_reads_is_cut_off_and_others_go_on(at: Served) -
         "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     )
     _, writer = await at.raw(handshake.encode())
-    await eventually(at.server.seats.taken.is_set)
+    await eventually(at.server.viewers.taken.is_set)
     async with at.look(max_msg_size=1 << 22) as page:
-        await eventually(lambda: len(at.server.seats) == 2)
-        while len(at.server.seats) == 2:
+        await eventually(lambda: len(at.server.viewers) == 2)
+        while len(at.server.viewers) == 2:
             await view_from(page)
         assert (await view_from(page))["view"][0] > 1
     writer.close()

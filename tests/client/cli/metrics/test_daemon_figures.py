@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tensord.client.cli.metrics.looks import MAX_ROWS, RARELY, SHARE, Looks
+from tensord.client.cli.metrics.daemon_figures import MAX_ROWS, RARELY, SHARE, DaemonFigures
 from tensord.interpreter.errors import ConnectionLost, NoDaemon
 from tensord.interpreter.metrics.bounds import Bounds
 
@@ -38,8 +38,8 @@ class Daemon:
         self.connections += 1
         return Connection(self, self.connections)
 
-    def looks(self, address: str = "ipc:///x") -> Looks:
-        return Looks(address, Bounds(), self.told.append, clock=lambda: self.now, connect=self.connect)
+    def source(self, address: str = "ipc:///x") -> DaemonFigures:
+        return DaemonFigures(address, Bounds(), self.told.append, clock=lambda: self.now, connect=self.connect)
 
 
 class Connection:
@@ -69,48 +69,48 @@ def daemon() -> Daemon:
 
 
 def test_one_connection_is_kept(daemon: Daemon) -> None:
-    looks = daemon.looks()
+    source = daemon.source()
     for _ in range(3):
-        assert looks.figures().sessions == [{"id": 7}]
+        assert source.figures().sessions == [{"id": 7}]
     assert daemon.connections == 1
-    looks.close()
+    source.close()
     assert daemon.asked[-1] == "closed"
 
 
 def test_a_daemon_that_was_restarted_is_found_by_the_next_look(daemon: Daemon) -> None:
-    looks = daemon.looks()
-    looks.figures()
+    source = daemon.source()
+    source.figures()
     daemon.connections += 1  # the old connection is lost
-    assert looks.figures().machine == MACHINE
+    assert source.figures().machine == MACHINE
     assert daemon.told == []
 
 
 def test_a_daemon_that_goes_and_comes_back_is_told_once_each(daemon: Daemon) -> None:
-    looks = daemon.looks()
-    looks.figures()
+    source = daemon.source()
+    source.figures()
     daemon.up = False
-    assert [looks.figures().machine for _ in range(3)] == [{}] * 3
+    assert [source.figures().machine for _ in range(3)] == [{}] * 3
     daemon.up = True
-    assert looks.figures().machine == MACHINE
+    assert source.figures().machine == MACHINE
     assert daemon.told == ["the daemon does not answer: nobody listens", "the daemon answers again"]
 
 
 def test_all_tensors_are_looked_at_rarely(daemon: Daemon) -> None:
-    looks, dear = daemon.looks(), ("memory", "session", MAX_ROWS)
+    source, dear = daemon.source(), ("memory", "session", MAX_ROWS)
     daemon.cost = 2.0
-    assert looks.figures().held == [(7, "cpu:0", 5), (7, "sim:0", 6), (0, "cpu:0", 1)]
+    assert source.figures().held == [(7, "cpu:0", 5), (7, "sim:0", 6), (0, "cpu:0", 1)]
     assert 2.0 * SHARE > RARELY
     for elapsed, times in ((RARELY, 1), (2.0 * SHARE - RARELY - 1, 1), (2, 2)):
         daemon.now += elapsed
-        looks.figures()
+        source.figures()
         assert daemon.asked.count(dear) == times
 
 
 def test_compiled_kernels_are_counted_where_their_directory_is(daemon: Daemon, tmp_path: Path) -> None:
     (tmp_path / "a.cubin").write_bytes(b"123")
     daemon.machine["kernels"] = str(tmp_path)
-    assert daemon.looks().figures().kernels == (1, 3)
-    assert daemon.looks("tcp://192.0.2.1:7700").figures().kernels is None
+    assert daemon.source().figures().kernels == (1, 3)
+    assert daemon.source("tcp://192.0.2.1:7700").figures().kernels is None
 
 
 def test_a_daemon_without_that_question_is_not_up(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,19 +118,19 @@ def test_a_daemon_without_that_question_is_not_up(daemon: Daemon, monkeypatch: p
         raise ConnectionLost("unknown question 'metrics'")
 
     monkeypatch.setattr(Connection, "ask", refuse)
-    assert daemon.looks().figures().machine == {}
+    assert daemon.source().figures().machine == {}
     assert daemon.told == ["the daemon does not answer: unknown question 'metrics'"]
 
 
 def test_an_interrupted_question_does_not_answer_the_next_one(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = daemon.looks()
-    looks.figures()
+    source = daemon.source()
+    source.figures()
     ask: Callable[..., Any] = Connection.ask
     monkeypatch.setattr(Connection, "ask", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        looks.figures()
+        source.figures()
     monkeypatch.setattr(Connection, "ask", ask)
-    looks.figures()
+    source.figures()
     assert daemon.connections == 2
 
 

@@ -17,7 +17,7 @@ PATIENCE: Final = 5.0  # seconds for an answer
 Connect = Callable[[str, float], "Questions"]
 
 
-class Lasting:
+class ReconnectingQuestions:
     """The connection. `where`: its address; `made`: how many connections there have been. Not thread-safe."""
 
     def __init__(self, address: str | None, connect: Connect = questions) -> None:

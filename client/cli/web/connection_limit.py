@@ -24,8 +24,8 @@ class RefusedConnection(asyncio.Protocol):
         connection.close()
 
 
-class Doors:
-    """Makes the protocol of each connection."""
+class ConnectionLimit:
+    """Makes the protocol of each connection; beyond `most` open connections, one that refuses."""
 
     def __init__(self, server: web.Server, most: int = MAX_CONNECTIONS) -> None:
         self._server = server

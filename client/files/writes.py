@@ -78,7 +78,7 @@ class FileWriting:
             self.wait()
 
 
-class Savings:
+class UnfinishedWrites:
     """A session's unfinished writes. Finished ones stay until the next one is added."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ from typing import Final
 MAX_PAGES: Final = 32  # pages
 
 
-class Seat:
-    """One page. `ended`: there will be no more views for it."""
+class Viewer:
+    """One open page. `ended`: there will be no more views for it."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
@@ -59,46 +59,46 @@ def message(view: str, skipped: int) -> str:
     return f'{{"skipped":{skipped},"view":{view}}}'
 
 
-class Seats:
+class Viewers:
     """The open pages. `taken` is set while there is a page, `empty` while there is none."""
 
     def __init__(self, most: int = MAX_PAGES) -> None:
         self._most = most
-        self._seats: set[Seat] = set()
+        self._viewers: set[Viewer] = set()
         self._state = ""  # told last, and told to each new page
         self.taken, self.empty = asyncio.Event(), asyncio.Event()
         self.empty.set()
 
     def __len__(self) -> int:
-        return len(self._seats)
+        return len(self._viewers)
 
-    def join(self) -> Seat | None:
-        """A seat for one more page; None if there are too many."""
-        if len(self._seats) >= self._most:
+    def join(self) -> Viewer | None:
+        """A viewer for one more page; None if there are too many."""
+        if len(self._viewers) >= self._most:
             return None
-        seat = Seat()
+        viewer = Viewer()
         if self._state:
-            seat.tell(self._state)
-        self._seats.add(seat)
+            viewer.tell(self._state)
+        self._viewers.add(viewer)
         self.taken.set()
         self.empty.clear()
-        return seat
+        return viewer
 
-    def leave(self, seat: Seat) -> None:
-        self._seats.discard(seat)
-        if not self._seats:
+    def leave(self, viewer: Viewer) -> None:
+        self._viewers.discard(viewer)
+        if not self._viewers:
             self.taken.clear()
             self.empty.set()
 
     def tell(self, state: str) -> None:
         self._state = state
-        for seat in self._seats:
-            seat.tell(state)
+        for viewer in self._viewers:
+            viewer.tell(state)
 
     def show(self, view: str) -> None:
-        for seat in self._seats:
-            seat.show(view)
+        for viewer in self._viewers:
+            viewer.show(view)
 
     def end(self) -> None:
-        for seat in self._seats:
-            seat.end()
+        for viewer in self._viewers:
+            viewer.end()

@@ -17,14 +17,14 @@ from ....interpreter.metrics.bounds import Bounds
 from ....interpreter.metrics.family import Figures
 from ..daemon.ask import questions
 from ..daemon.health import reasons
-from ..daemon.lasting import Connect, Lasting
+from ..daemon.reconnecting import Connect, ReconnectingQuestions
 
 RARELY: Final = 30.0  # seconds between two collections of the expensive figures, at least
 SHARE: Final = 400  # so the daemon spends a quarter of a percent on these
 MAX_ROWS: Final = 10_000  # rows
 
 
-class Looks:
+class DaemonFigures:
     """Asks one daemon. `tell`: gets a line for each change. Not thread-safe."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Looks:
         self._bounds = bounds
         self._tell = tell
         self._clock = clock
-        self._connection = Lasting(address, connect)
+        self._connection = ReconnectingQuestions(address, connect)
         self._why = ""  # why the daemon does not answer; "" while it does
         self._due = 0.0
         self._held: Sequence[tuple[int, str, int]] = ()
