@@ -9,7 +9,7 @@ it finds whether a value of the program can depend on the object's state, and ho
 - `is_in_c`, `is_iterator`: it has state that cannot be looked up, so the search refuses it;
 - `parts_of`, `slots_of`: the objects inside, which are examined in turn.
 
-Objects of libraries that are not in these lists are examined like the user's.
+Of all other objects of libraries, every attribute is looked up.
 """
 
 from __future__ import annotations

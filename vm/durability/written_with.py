@@ -1,5 +1,5 @@
 """The plugins and own ops with which values and routines of a checkpoint were written, and a comparison with those of
-this process, for a report when the checkpoint is restored. A difference is reported, and stops nothing.
+this process. A daemon that restores a checkpoint logs the differences; they stop nothing.
 
 A tensor is written with the plugin of its home, a routine with the plugins of its devices and ops, and with its own
 ops: those that users or plugins define. They are fields of the value's record (`PLUGINS`, `OPS`). Plugins are compared

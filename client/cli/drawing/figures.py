@@ -1,7 +1,7 @@
 """Numbers as text for the command line's tables and messages: counts, bytes, durations, rates, shapes, times.
 
-An amount that is not known yet is `?`. Amounts have at most three digits before a larger unit is used: hence the bounds
-59.5 and 999.5, from which the text would be rounded to `60 s` and `1e+03`. Scripts get the plain numbers (`--json`).
+An amount that is not known yet is `?`. Durations change to the next unit at 59.5 and 999.5, from which on the text
+would be rounded to `60 s` and `1e+03`. Scripts get the plain numbers (`--json`).
 """
 
 from __future__ import annotations
