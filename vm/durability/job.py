@@ -195,13 +195,13 @@ class CheckpointJob:
         newest = max(directory.generations(), default=0)
         if newest != known or number != newest:
             latest = directory.latest().generation
-            ours = {name: one for name, one in names.items() if one.ours}
+            bound_here = {name: one for name, one in names.items() if one.bound_here}
             on_disk = (
                 {}
                 if latest is None
-                else {name: DurableEntry(one, None, name in ours) for name, one in latest.records()}
+                else {name: DurableEntry(one, None, name in bound_here) for name, one in latest.records()}
             )
-            self.last = LastGeneration({**on_disk, **ours} if newest == known else on_disk, number, newest)
+            self.last = LastGeneration({**on_disk, **bound_here} if newest == known else on_disk, number, newest)
 
     def _keep(self, writer: GenerationWriter) -> None:
         """Add the values that are on the disk already, and names of values that were written under another name."""
@@ -243,9 +243,9 @@ class CheckpointJob:
         bound = {*self.durable, *self.contents.values, *self.contents.routines}
         stays = set(self.durable).difference(self.contents.names)
         entries: dict[str, ValueRecord] = {}
-        for name, (record, _, ours) in self.last.names.items():
+        for name, (record, _, bound_here) in self.last.names.items():
             both = {name, owner_of(record)}
-            if not (ours or both & bound):
+            if not (bound_here or both & bound):
                 self.carried.add(name)
                 entries[name] = record
             elif both & stays:

@@ -129,8 +129,8 @@ class Checkpoints:
                 request.on_report(report, error)
 
         if waiting:
-            ours = CheckpointRequest(self.scheduler.system_session, 0, tell)
-            first = next((request for request in waiting if not request.session.closed), ours)
+            own_request = CheckpointRequest(self.scheduler.system_session, 0, tell)
+            first = next((request for request in waiting if not request.session.closed), own_request)
             try:
                 self.keep_durable(first.session, tell, first.location)
             except TensordError as error:
@@ -264,8 +264,8 @@ class Checkpoints:
         target = job.target
         target.busy, target.note = False, job.note
         self.jobs.remove(job)
-        again = job.outdated and not always
-        if again:
+        retried = job.outdated and not always
+        if retried:
             self.waiting.append(request)
         if self.waiting:
             self.due.append(None)
@@ -278,7 +278,7 @@ class Checkpoints:
         elif done.error is not None:
             done.error.is_reported = True
             target.forget()
-        if not again:
+        if not retried:
             request.on_report(done.results, done.error)
         done.results = None
 

@@ -40,14 +40,14 @@ class NameState(NamedTuple):
 class DurableEntry(NamedTuple):
     """The entry of a name in a generation.
 
-    `state`: that of the name when it was written; None if unknown, or if the entry is an earlier value. `ours`:
-    this machine has bound the name; otherwise, the entry is an earlier run's, and stays until this machine binds the
-    name.
+    `state`: that of the name when it was written; None if unknown, or if the entry is an earlier value.
+    `bound_here`: this machine has bound the name; otherwise, the entry is an earlier run's, and stays until this
+    machine binds the name.
     """
 
     record: ValueRecord
     state: NameState | None
-    ours: bool
+    bound_here: bool
 
 
 class LastGeneration(NamedTuple):
@@ -122,22 +122,23 @@ class Target:
     def is_up_to_date(self, states: Mapping[str, NameState]) -> bool:
         """Whether the last generation has exactly these values under this machine's names."""
         names, number, newest = self.last
-        return number == newest and states == {name: one.state for name, one in names.items() if one.ours}
+        return number == newest and states == {name: one.state for name, one in names.items() if one.bound_here}
 
     def learn(
         self, generation: Generation, states: Mapping[str, NameState], carried: Container[str], newest: int = 0
     ) -> None:
         """Learn the entries of a generation. `carried`: earlier runs' names; `newest`: the newest generation, or 0."""
         before = self.last.names
-        names = {
-            name: DurableEntry(record, states.get(name), name not in carried or (name in before and before[name].ours))
-            for name, record in generation.records()
-        }
+        names: dict[str, DurableEntry] = {}
+        for name, record in generation.records():
+            bound_here = name not in carried or (name in before and before[name].bound_here)
+            names[name] = DurableEntry(record, states.get(name), bound_here)
         self.last = LastGeneration(names, generation.number, newest or generation.number)
 
     def claim(self, bound: Container[str]) -> None:
         """Note that this machine has bound these names."""
-        names = {name: one._replace(ours=one.ours or name in bound) for name, one in self.last.names.items()}
+        entries = self.last.names.items()
+        names = {name: entry._replace(bound_here=entry.bound_here or name in bound) for name, entry in entries}
         self.last = self.last._replace(names=names)
 
     def forget(self) -> None:

@@ -68,9 +68,9 @@ def learn_need(device: DeviceState, instruction: Instruction, nbytes: int) -> No
 
 def settle(device: DeviceState, instruction: Instruction) -> None:
     """Remove an instruction that has reserved its memory, or never will."""
-    if (theirs := behind(device, instruction)) is not None:
-        theirs.take(instruction)
-        if not theirs.needs:
+    if (remote_needs := behind(device, instruction)) is not None:
+        remote_needs.take(instruction)
+        if not remote_needs.needs:
             del device.behind[instruction.author]
     device.needs.take(instruction)
 
@@ -96,14 +96,14 @@ def may_reserve(device: DeviceState, instruction: Instruction, nbytes: int) -> b
     """Whether the instruction may reserve now without endangering an earlier one."""
     backend = device.backend
     free = backend.limit - backend.allocated
-    theirs = behind(device, instruction)
-    if theirs is not None and not theirs.lets(instruction, nbytes, free, backend.limit):
+    remote_needs = behind(device, instruction)
+    if remote_needs is not None and not remote_needs.lets(instruction, nbytes, free, backend.limit):
         return False
-    beside, needs = 0 if theirs is None else nbytes, device.needs
+    beside, needs = 0 if remote_needs is None else nbytes, device.needs
     if not needs.unknown and free - beside >= needs.nbytes:
         return True  # enough for all unreserved instructions
     first = next(iter(device.unreserved), instruction)
-    if first is instruction or (theirs is not None and first.admitted > instruction.admitted):
+    if first is instruction or (remote_needs is not None and first.admitted > instruction.admitted):
         return True
     # The need of an earlier instruction is unknown: leave half of the device for it.
     return needs.unknown > 0 and free - nbytes >= max(needs.nbytes, backend.limit // 2)
@@ -114,9 +114,9 @@ def has_spare(device: DeviceState, nbytes: int) -> bool:
     backend, needs = device.backend, device.needs
     spare = backend.limit - backend.allocated - nbytes - needs.nbytes
     if device.behind:
-        if any(theirs.unknown for theirs in device.behind.values()):
+        if any(remote_needs.unknown for remote_needs in device.behind.values()):
             return False
-        spare -= sum(theirs.nbytes for theirs in device.behind.values())
+        spare -= sum(remote_needs.nbytes for remote_needs in device.behind.values())
     return not needs.unknown and spare >= 0
 
 

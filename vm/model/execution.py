@@ -221,12 +221,12 @@ class Execution:
         location = self.where()
         if isinstance(error, TensordError):
             whole = error.op and error.location and error.instruction
-            mine = error if whole or error.instruction == self.id else error.reraisable()
-            mine.op = error.op or self.label
-            mine.location = error.location or location
-            mine.instruction = error.instruction or self.id
+            named = error if whole or error.instruction == self.id else error.reraisable()
+            named.op = error.op or self.label
+            named.location = error.location or location
+            named.instruction = error.instruction or self.id
             without_frames(error)  # the kernel's frames would keep the error, files and memory alive
-            return mine
+            return named
         called = self.label if self.plan is None else call_text(self.plan.op, self.plan.attributes)
         message = f"{called}: {type(error).__name__}: {text_of(error)}"
         described = kernel_error(error, message, op=self.label, location=location, instruction=self.id)

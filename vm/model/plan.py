@@ -183,12 +183,12 @@ def key_of(
     The kernels of an elementwise op depend on the dtypes, the axes left after joining neighbours, and the width of an
     index. The choice made by library functions and reductions is unknown, so their keys contain the shapes.
     """
-    taken = tuple(map(plain, metas))
+    plain_metas = tuple(map(plain, metas))
     if not op.elementwise or None in outputs:
-        return (op.name, attributes, taken)
+        return (op.name, attributes, plain_metas)
     shapes = [meta.shape for meta in (*metas, *outputs) if isinstance(meta, Meta)]
     wide = any(meta.nbytes >> 31 for meta in (*metas, *outputs) if isinstance(meta, Meta))
-    return (op.name, attributes, tuple([dtype for _, dtype in taken]), JoinedAxes.of(shapes).extends, wide)
+    return (op.name, attributes, tuple([dtype for _, dtype in plain_metas]), JoinedAxes.of(shapes).extends, wide)
 
 
 def donatable_inputs(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas) -> tuple[int, ...]:

@@ -193,15 +193,15 @@ def needs_are_of_live_instructions(census: Census) -> Iterator[str]:
             yield from wrong_behind(device, author, theirs)
 
 
-def wrong_behind(device: DeviceState, author: VmSession, theirs: Needs) -> Iterator[str]:
+def wrong_behind(device: DeviceState, author: VmSession, needs: Needs) -> Iterator[str]:
     """The contradictions in `behind`, the needs of a session's instructions that wait for other nodes."""
-    order = [one.admitted for one in theirs.needs]
+    order = [one.admitted for one in needs.needs]
     if not order:
         yield f"{device.name} has no instruction in `behind` for session {author.id}, but a list for it"
-    if order != sorted(order) or any(one.retired or one.author is not author or not one.remote for one in theirs.needs):
+    if order != sorted(order) or any(one.retired or one.author is not author or not one.remote for one in needs.needs):
         what = f"retired, foreign, local or unordered instructions in `behind` for session {author.id}"
-        yield f"{device.name} has {what}: {list(theirs.needs)}"
-    if twice := [one for one in theirs.needs if one in device.unreserved]:
+        yield f"{device.name} has {what}: {list(needs.needs)}"
+    if twice := [one for one in needs.needs if one in device.unreserved]:
         yield f"{device.name} has instructions both in `behind` and in `unreserved`: {twice}"
 
 

@@ -58,7 +58,7 @@ def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]
     while stack:
         instruction, overruled = stack.pop()
         yields = instruction.error is None or is_among(instruction.error, overruled)
-        theirs: Errors = ()
+        former: Errors = ()
         if instruction.status in PENDING:
             if yields:
                 instruction.error = error
@@ -66,11 +66,11 @@ def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]
                 instruction.move(Event.DOOMED)
                 doomed.append(instruction)
         elif instruction.status in UNDER_WAY and (yields or instruction.origin):
-            theirs = overrule(instruction, error)
-        for reader in readers_of(instruction, {copy.id for copy in instruction.writes}, theirs):
+            former = overrule(instruction, error)
+        for reader in readers_of(instruction, {copy.id for copy in instruction.writes}, former):
             if reader not in seen:
                 seen.add(reader)
-                stack.append((reader, theirs))
+                stack.append((reader, former))
     return doomed
 
 
@@ -79,13 +79,13 @@ def overrule(instruction: Instruction, error: TensordError) -> Errors:
 
     A copy that was poisoned with a former error gets `error`, since other instructions may still read the copy.
     """
-    former = () if instruction.error is None else (instruction.error,)
-    theirs = (*former, *(instruction.failures or {}).values())
+    own = () if instruction.error is None else (instruction.error,)
+    former = (*own, *(instruction.failures or {}).values())
     instruction.error, instruction.origin, instruction.failures = error, False, None
     for copy in instruction.writes:
-        if copy.poison is not None and is_among(copy.poison, theirs):
+        if copy.poison is not None and is_among(copy.poison, former):
             copy.poison = error
-    return theirs
+    return former
 
 
 def tell_dispatched(instruction: Instruction, copies: set[int], error: TensordError) -> None:

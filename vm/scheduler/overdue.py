@@ -61,9 +61,9 @@ def break_deadlocks(scheduler: Completion, before: int) -> bool:
         if instruction is None or not is_stuck(instruction):
             continue
         affected = True
-        theirs = device.behind.get(instruction.author)
-        if theirs is not None:
-            theirs.give_up_order()
+        remote_needs = device.behind.get(instruction.author)
+        if remote_needs is not None:
+            remote_needs.give_up_order()
         scheduler.dispatcher.dispatch(instruction)
         if instruction.status is Status.READY:
             holders = "; other nodes have to send or receive values before more memory is free"

@@ -167,11 +167,11 @@ def describe(
     """Convert an exception of a kernel or a callback to an error with op, location and number."""
     where = session.source.where(location)
     if isinstance(error, TensordError):
-        mine = error.reraisable()
-        mine.op, mine.location = error.op or op, error.location or where
-        mine.instruction = error.instruction or number
+        named = error.reraisable()
+        named.op, named.location = error.op or op, error.location or where
+        named.instruction = error.instruction or number
         without_frames(error)
-        return mine
+        return named
     message = f"{called}: {type(error).__name__}: {text_of(error)}"
     if isinstance(error, MemoryError):
         described: TensordError = DeviceMemoryError(message, op=op, location=where, instruction=number)

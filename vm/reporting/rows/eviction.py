@@ -99,17 +99,18 @@ def evict(
     name = device_or_any(device, engine.pools)
     if only is None and not account and not name:
         raise ProtocolError("nothing was chosen to evict: give names, a session or a device")
-    left: Counter[tuple[DeviceState, str]] = Counter()
+    evicted: Counter[tuple[DeviceState, str]] = Counter()
     freed: Counter[tuple[DeviceState, str]] = Counter()
     chosen = list(islice(evictable_values(engine, only, account, name), AT_ONCE))
     for source, storage in chosen:
         nbytes = evict_copies(engine.residency, storage, source, Cause(session, 0))
         if nbytes:
             route = (source, destination(storage, source))
-            left[route] += 1
+            evicted[route] += 1
             freed[route] += nbytes
     rows = [
-        {"device": source.name, "to": to, "values": left[source, to], "bytes": freed[source, to]} for source, to in left
+        {"device": source.name, "to": to, "values": count, "bytes": freed[source, to]}
+        for (source, to), count in evicted.items()
     ]
     return {"left": rows, "more": bool(rows) and len(chosen) == AT_ONCE}
 

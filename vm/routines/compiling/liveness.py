@@ -83,9 +83,9 @@ def dependences(program: Program, fusion: Fusion) -> tuple[tuple[int, ...], ...]
     needs: dict[int, dict[int, None]] = {}
     for position in fusion.steps:
         step = program.steps[position]
-        mine: dict[int, None] = {}
+        sources: dict[int, None] = {}
         for operand in step.operands:
             if operand >= 0:
-                mine.update(needs.get(operand, {operand: None}))
-        needs[step.first] = mine
+                sources.update(needs.get(operand, {operand: None}))
+        needs[step.first] = sources
     return tuple(tuple(needs[value]) for value in fusion.outputs)

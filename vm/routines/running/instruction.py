@@ -94,8 +94,8 @@ class RunInstruction(Instruction):
         self.end()
         return True
 
-    def fail_in(self, index: int, left: int, error: BaseException) -> None:
-        """Note the failure of a kernel that admission called, and make the `left` further calls of slice `index`.
+    def fail_in(self, index: int, remaining: int, error: BaseException) -> None:
+        """Note the failure of a kernel that admission called, and make the `remaining` further calls of slice `index`.
 
         `advance` runs the slices that follow.
         """
@@ -103,7 +103,7 @@ class RunInstruction(Instruction):
         if replay is None:
             raise AssertionError("admission has given its replay")
         start, calls = replay.slices[index]
-        done = len(calls) - left
+        done = len(calls) - remaining
         self.claim_token.clear()
         self.note(self.segment.recipe.calls[start + done - 1], error)
         for n in range(done, len(calls)):

@@ -172,15 +172,15 @@ def _locked(path: Path, address: str) -> int:
             descriptor = os.open(path, LOCK_FLAGS, 0o600)
         except OSError as error:
             raise StartError(f"cannot open the lock file {path}: {error.strerror}") from None
-        taken = False
+        locked = False
         try:
-            taken = _take(descriptor, address) and _leads_to(path, descriptor)
-            if taken:
+            locked = _take(descriptor, address) and _leads_to(path, descriptor)
+            if locked:
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
                 return descriptor
         finally:
-            if not taken:
+            if not locked:
                 os.close(descriptor)
 
 

@@ -46,11 +46,11 @@ def logging_to(file: Path | None = None, *, level: str = "info", form: Format = 
     """Send every log to stderr or to the end of a file while entered; OSError if the file cannot be opened."""
     handler = _handler(file, form)
     root, before = logging.getLogger(), list(PROCESSORS)
-    ours = logging.getLogger("tensord")
-    levels = root.level, ours.level
+    logger = logging.getLogger("tensord")
+    levels = root.level, logger.level
     root.addHandler(handler)
     root.setLevel(logging.WARNING)  # for libraries; our own logger has the configured level
-    ours.setLevel(level.upper())
+    logger.setLevel(level.upper())
     PROCESSORS[:] = [
         structlog.stdlib.filter_by_level,
         *_SHARED,
@@ -62,7 +62,7 @@ def logging_to(file: Path | None = None, *, level: str = "info", form: Format = 
     finally:
         PROCESSORS[:] = before
         root.setLevel(levels[0])
-        ours.setLevel(levels[1])
+        logger.setLevel(levels[1])
         root.removeHandler(handler)
         handler.close()
 

@@ -116,11 +116,11 @@ def repeated_moves(evidence: Evidence) -> Iterator[Finding]:
                 if kind == "const" and made.get(copy) == record.nbytes:
                     moves[copy, version, target].append(record)
         made.update(zip(written_by(record), map(nbytes, record.outputs), strict=False))
-    again: dict[tuple[str, str], list[tuple[Record, int]]] = defaultdict(list)
+    repeated: dict[tuple[str, str], list[tuple[Record, int]]] = defaultdict(list)
     for records in moves.values():
         for record in records[1:]:
-            again[record.op, record.location].append((record, evidence.exposed(record)))
-    for costs in again.values():
+            repeated[record.op, record.location].append((record, evidence.exposed(record)))
+    for costs in repeated.values():
         yield _again(costs)
 
 

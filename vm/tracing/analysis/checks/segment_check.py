@@ -164,13 +164,13 @@ class _Machine:
         value, buffer_slice = argument
         if value < 0 or buffer_slice is None:
             return
-        ways = dict(self._ways_to(value))
+        chains = dict(self._ways_to(value))
         for held in self.memory.get(buffer_slice.slot, ()):
-            if held.value in ways and self._fits(held, ways[held.value], value, buffer_slice):
+            if held.value in chains and self._fits(held, chains[held.value], value, buffer_slice):
                 return
         there = self._values_at(buffer_slice)
         what = f", which holds {_listed(there)}" if there else ", which holds nothing"
-        via = f", a view of {_listed([*ways][1:])}," if len(ways) > 1 else ""
+        via = f", a view of {_listed([*chains][1:])}," if len(chains) > 1 else ""
         yield f"it reads %{value}{via} {_where(buffer_slice)}{what}"
 
     def _check_meta(self, argument: ArgumentRecord) -> Iterator[str]:

@@ -157,19 +157,19 @@ def waits_of(program: Program, steps: range) -> dict[int, tuple[tuple[int, Reaso
     waits: dict[int, tuple[tuple[int, Reason], ...]] = {}
     for n in steps:
         step = program.steps[n]
-        mine: dict[int, Reason] = {}
+        sources: dict[int, Reason] = {}
         for value in step.operands:
             if value in makers:
-                mine[makers[value]] = Reason.RAW
+                sources[makers[value]] = Reason.RAW
         for value in step.into or ():
             if value in makers:
-                mine.setdefault(makers[value], Reason.WAW)
+                sources.setdefault(makers[value], Reason.WAW)
             for reader in readers.get(value, ()):
-                mine.setdefault(reader, Reason.WAR)
+                sources.setdefault(reader, Reason.WAR)
         for value in step.operands:
             readers.setdefault(value, []).append(n)
         makers |= dict.fromkeys(range(step.first, step.first + len(step.results)), n)
-        waits[n] = tuple(sorted(mine.items()))
+        waits[n] = tuple(sorted(sources.items()))
     return waits
 
 

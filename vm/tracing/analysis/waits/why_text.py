@@ -2,8 +2,8 @@
 
 The text has these parts: the instruction; the tree of its waits, each source with its own waits below it; the evictions
 for which it waited; the dependences that were met at admission; the critical path, by line of the program and step by
-step; the calls inside a run that took longest. Each part is cut to a number of lines. `mine` is the session for which
-the explained instruction was made: other sessions are named.
+step; the calls inside a run that took longest. Each part is cut to a number of lines. `session` is the session for
+which the explained instruction was made: other sessions are named.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _EVICTIONS_SHOWN = 5
 def to_text(explanation: Explanation) -> str:
     """The tree of waits, the dependences met at admission, then the critical path, by line and step by step."""
     story = explanation.story
-    mine = story.record.caused_by
-    lines = [_headline(story, mine)]
+    session = story.record.caused_by
+    lines = [_headline(story, session)]
     if story.record.location:
         lines.append(f"called at {story.record.location}")
-    if story.record.session != mine:
-        lines.append(f"planned by the machine, for session {mine}")
+    if story.record.session != session:
+        lines.append(f"planned by the machine, for session {session}")
     lines += [*launch_line(story.record), *explanation.notes.about(story.record)]
     if story.record.span:
         lines.append(f"in the span {'/'.join(story.record.span)}")
     if story.record.error:
         lines.append(f"failed with {story.record.error}")
     if story.record.edges or story.waits:
-        lines += _branches(story, explanation.notes, mine)
+        lines += _branches(story, explanation.notes, session)
     else:
         lines.append("waited for no other instruction")
-    lines += _evictions(explanation.evictions, mine)
+    lines += _evictions(explanation.evictions, session)
     if explanation.met:
         lines.append(f"met at admission: {_met(explanation.met)}")
     lines += ["", *_path(explanation)]
@@ -66,31 +66,31 @@ def launch_line(record: Record) -> Iterator[str]:
         yield f"one launch by {ways.rsplit(' ', 1)[-1]} on all {ranks} devices{beside}"
 
 
-def _evictions(evictions: Sequence[Record], mine: int) -> Iterator[str]:
+def _evictions(evictions: Sequence[Record], session: int) -> Iterator[str]:
     """Lines about the evictions for which the instruction waited, each with the line of the program that needed the
     room."""
     if evictions:
         yield f"waited for memory, until {plural(len(evictions), 'eviction')} had made room:"
     for one in evictions[:_EVICTIONS_SHOWN]:
         needed = f"  for {one.location}" if one.location else ""
-        yield f"   {_title(one, mine)}  {status(one)}{needed}"
+        yield f"   {_title(one, session)}  {status(one)}{needed}"
     if len(evictions) > _EVICTIONS_SHOWN:
         yield f"   and {len(evictions) - _EVICTIONS_SHOWN} more that ended earlier"
 
 
-def _title(record: Record, mine: int) -> str:
-    """The title of a record, with its session if that is not `mine`."""
-    if record.caused_by in {0, mine}:
+def _title(record: Record, session: int) -> str:
+    """The title of a record, with its session if that is not `session`."""
+    if record.caused_by in {0, session}:
         return title(record)
     return f"{title(record)} {'of' if record.session == record.caused_by else 'for'} session {record.caused_by}"
 
 
-def _headline(story: Story, mine: int) -> str:
+def _headline(story: Story, session: int) -> str:
     phases = [("blocked", story.blocked), ("queued", story.queued)]
     if story.record.finished:
         phases.append(("ran", story.ran))
     spent = ", ".join(f"{phase} {duration(ns)}" for phase, ns in phases if ns)
-    what, where = _title(story.record, mine), full_stream_name(story.record)
+    what, where = _title(story.record, session), full_stream_name(story.record)
     return "  ".join(filter(None, (what, where, remark(story.record, story.until), f"({spent})" if spent else "")))
 
 
@@ -119,28 +119,28 @@ def _longest(calls: Sequence[NotedCall], most: int) -> list[NotedCall]:
     return [calls[n] for n in sorted(chosen)]
 
 
-def _branches(story: Story, notes: Notes, mine: int) -> Iterator[str]:
+def _branches(story: Story, notes: Notes, session: int) -> Iterator[str]:
     shown = story.waits[:_WAITS_SHOWN]
     for wait in shown:
         last = wait is story.waits[-1]
-        yield ("└─ " if last else "├─ ") + _branch(story.record, wait, notes, mine)
+        yield ("└─ " if last else "├─ ") + _branch(story.record, wait, notes, session)
         if wait.story is not None:
             indent = "   " if last else "│  "
-            yield from (indent + line for line in _branches(wait.story, notes, mine))
+            yield from (indent + line for line in _branches(wait.story, notes, session))
     if len(story.waits) > len(shown):
         yield f"└─ and {len(story.waits) - len(shown)} more that finished earlier"
 
 
-def _branch(record: Record, wait: SourceWait, notes: Notes, mine: int) -> str:
+def _branch(record: Record, wait: SourceWait, notes: Notes, session: int) -> str:
     if wait.story is None:
         return f"{_reasons(record, wait, None, notes)}: #{wait.source}, whose record is lost"
     source = wait.story.record
     rest = ("  <- critical" if wait.critical else "") + ("" if wait.story.expanded else "  ...")
     if not wait.edges:
         where = full_stream_name(source)
-        return f"behind {_title(source, mine)} on {where}: {duration(wait.waited)}{_spent(wait.story)}{rest}"
+        return f"behind {_title(source, session)} on {where}: {duration(wait.waited)}{_spent(wait.story)}{rest}"
     waited = f"{duration(wait.waited)} for " if wait.waited else ""
-    return f"{_reasons(record, wait, source, notes)}: {waited}{_headline(wait.story, mine)}{rest}"
+    return f"{_reasons(record, wait, source, notes)}: {waited}{_headline(wait.story, session)}{rest}"
 
 
 def _spent(story: Story) -> str:
@@ -171,7 +171,7 @@ def _met(met: Sequence[Dependence]) -> str:
 
 
 def _path(explanation: Explanation) -> Iterator[str]:
-    live, mine = is_live(explanation.story.record), explanation.story.record.caused_by
+    live, session = is_live(explanation.story.record), explanation.story.record.caused_by
     end = "until the trace was taken, not finished" if live else "to finished"
     part = f", {duration(explanation.compiling)} of it compiling kernels" if explanation.compiling else ""
     yield f"critical path, {duration(explanation.total)} from received {end}{part}:"
@@ -182,7 +182,7 @@ def _path(explanation: Explanation) -> Iterator[str]:
     hidden = range(half, len(steps) - half) if len(steps) > _STEPS_SHOWN else range(0)
     for number, (step, before) in enumerate(zip(steps, [None, *steps], strict=False)):
         if number not in hidden:
-            yield _step(step, before, mine)
+            yield _step(step, before, session)
             yield from _within(step.record, explanation.notes) if step is not steps[-1] else ()
         elif number == half:
             spent = duration(sum(span.gap + span.ran for span in steps[half:-half]))
@@ -222,7 +222,7 @@ def _within(record: Record, notes: Notes) -> Iterator[str]:
             yield f"{'':>10} {duration(call.ran):>10}    in it: {call.text}"
 
 
-def _step(span: PathStep, before: PathStep | None, mine: int) -> str:
+def _step(span: PathStep, before: PathStep | None, session: int) -> str:
     gap, ran = (duration(ns) if ns else "" for ns in (span.gap, span.ran))
     after = "" if before is None else f"after #{before.record.id}: {_after(before)}"
     earlier = span.record.finished - span.record.started - span.ran if span.record.finished and span.ran else 0
@@ -232,7 +232,7 @@ def _step(span: PathStep, before: PathStep | None, mine: int) -> str:
     line = (
         "" if same else span.record.location.rpartition(CALLED_BY)[2]
     )  # only the program's line, without those of a library
-    named = (_title(span.record, mine), full_stream_name(span.record), ending, after, cut, line and f"[{line}]")
+    named = (_title(span.record, session), full_stream_name(span.record), ending, after, cut, line and f"[{line}]")
     what = "  ".join(filter(None, named))
     return f"{gap:>10} {ran:>10}  {what}"
 
