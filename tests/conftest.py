@@ -109,7 +109,8 @@ def new_threads(before: set[threading.Thread]) -> set[threading.Thread]:
     deadline = monotonic() + JOIN
     while (new := set(threading.enumerate()) - before) and monotonic() < deadline:
         for thread in new:
-            thread.join(max(0.0, deadline - monotonic()))
+            with suppress(RuntimeError):  # it has not started yet
+                thread.join(max(0.0, deadline - monotonic()))
     return new
 
 

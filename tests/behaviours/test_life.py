@@ -15,6 +15,7 @@ import tensord as td
 from tensord.interpreter.concurrency import background
 from tensord.vm import machine as machine_module
 
+from ..puppet import eventually
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, until
 
 
@@ -182,7 +183,7 @@ def stuck(session, monkeypatch) -> Any:
     thread = threading.Thread(target=submit)
     thread.start()
     machine, inner = machine_of(session), session._core.transport._session
-    until(session, lambda: len(inner.live) > 64 and machine.waiting.role.locked())
+    eventually(lambda: len(inner.live) > 64 and machine.waiting.role.locked())  # the thread drives the machine
     assert thread.is_alive()
     yield thread, made, ended, x
     device.resume("compute")

@@ -257,6 +257,7 @@ def test_a_failed_transfer_leaves_the_version_healthy(sim_session):
     third = s.call("add", [x, 1.0], device="sim:0")[0]
     np.testing.assert_array_equal(third.numpy(), ones(16, value=2.0))
     np.testing.assert_array_equal(x.numpy(), ones(16))
+    until(s, lambda: not machine_of(s).engine.live)
     assert transfers(s) == ["h2d cpu:0->sim:0"] * 2
     assert [r.status for r in moves(s)] == ["FAILED", "DONE"]
     assert [r.status for r in records(s, "add") + records(s, "multiply")] == ["SKIPPED", "DONE", "SKIPPED"]

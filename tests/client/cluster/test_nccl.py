@@ -337,6 +337,7 @@ class TestMaking:
                 all_reduce(tensors)[0].wait(timeout=WAIT)
         with pytest.raises(KernelError, match="communicators still wait"):
             all_reduce(tensors)[0].wait(timeout=WAIT)
+        until(nodes.sessions["node0"], lambda: nodes.nccl._waiting == 2 * nccl_library.MAX_ABANDONED)
         nodes.nccl.dissolve()
 
 

@@ -496,5 +496,5 @@ def test_many_threads_each_get_their_letters(post: Letters) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(WAIT)
+        thread.join(10 * WAIT)  # for a hundred threads each
     assert sorted(done) == [0, 1, 2, 3]

@@ -158,6 +158,7 @@ def test_a_node_that_does_not_answer_fails_what_waits_for_it():
 def test_an_end_while_values_are_on_their_way_fails_them(tls):
     nodes = Nodes(tls=tls)
     with nodes:
+        send(nodes[0], nodes[1], noise(10))
         value = noise(32 * MIB)
         pending = [Transfer(nodes[0], nodes[1], value).start() for _ in range(3)]
         waiting = Transfer(nodes[0], nodes[1], noise(10)).offer()
