@@ -1,6 +1,6 @@
 """An all-reduce around a ring of four simulated accelerators, against the time that their links need for its bytes.
 
-Each of n devices must receive 2 (n - 1) / n of the value, whatever the algorithm. The second row is the memory that a
+Each of n devices must receive 2 (n - 1) / n of the value, by any algorithm. The second row is the memory that a
 device uses besides its value and its result, according to the trace, in pieces of the size of one merge.
 """
 

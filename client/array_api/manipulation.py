@@ -86,7 +86,7 @@ class Manipulation(Functions):
     def reshape(self, x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
         """The elements in C order in another shape, of which one dimension may be -1; ValueError if they do not fit.
 
-        The result never shares values with x, whatever `copy` is. With False, reading the result raises if the
+        The result never shares values with x, for any `copy`. With False, reading the result raises if the
         memory layout of x does not allow the new shape without a copy.
         """
         return self._call("reshape", x, shape=shape, copy=copy)

@@ -1,7 +1,7 @@
-"""What all commands on clusters share: the options, and the connection to Ray.
+"""The common parts of all commands on clusters: the options, and the connection to Ray.
 
-Whatever is wrong is found here, before Ray itself tries to connect, which takes long and names no reason: Ray is not
-installed, or in another version; the address is not one; no Ray cluster is there; its token is missing.
+All errors are found here, before Ray itself tries to connect, which takes long and names no reason: Ray is not
+installed, or in another version; the address is invalid; it has no Ray cluster; the cluster's token is missing.
 """
 
 from __future__ import annotations
