@@ -2,7 +2,7 @@
 
 A large value has a file of its own, small ones share *packs*. Files have random ids as names, so a new file never
 replaces one of another generation. Each file is flushed and gets its name once it is complete, some of them together.
-This may be before the generation is complete: without a manifest, nobody reads them, and `remove` removes them.
+This may be before the generation is complete: without a manifest, no process reads them, and `remove` removes them.
 
 Checksums are computed while the bytes are in the processor's cache, and the system is asked to start writing early
 (`write_ahead`), so that disk and processor work concurrently.

@@ -29,7 +29,7 @@ from .issued import Function, Issuing
 from .steps import CAPTURED, FLOW_EFFECTS, ISSUED, LINKED, ROUTINE, SEED, Program, Routine, Step, runs, shares
 
 Answer = tuple[Any, TensordError | None]
-BROUGHT = 4  # in one of so many programs, results are brought to the host early
+BROUGHT = 4  # in one of this many programs, results are brought to the host early
 
 
 def devices_of(program: Program) -> list[dict[str, object]]:

@@ -370,8 +370,8 @@ class Drawing:
         wanted: Sequence[tuple[Meta | None, int]],
         first: Callable[[Drawing], list[int]] | None = None,
     ) -> tuple[programs.Program, list[int]]:
-        """A block that returns what `first` makes, then results of the metas and homes that are wanted; and what it
-        gets by itself."""
+        """A block that returns the results of `first`, then results of the wanted metas and homes; and the block's own
+        captures and numbers from outside."""
         inner = Drawing(self.make, self.client, self.builder.block(), self.devices, self)
         for value in arguments:
             meta, home = self.form(value)

@@ -1,4 +1,4 @@
-"""Programs with control flow as functions of a client's: they issue what the steps say, through the public surface.
+"""Programs with control flow as functions of a client's: they issue their steps through the public surface.
 
 Called as it is, such a function issues its ops one by one, and each step of control flow by a message; a routine
 captures it.

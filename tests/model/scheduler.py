@@ -326,7 +326,7 @@ class Machine:
         self.settle([session] if self.shares else [])
 
     def settle(self, sessions: Iterable[VmSession]) -> None:
-        """Take actions until all messages are admitted, except those that wait for runs of sessions not among these."""
+        """Take actions until all messages are admitted, except those that wait for runs of other sessions."""
         awaited, engine = set(sessions), self.engine
         while engine.pending or not awaited.isdisjoint(engine.held):
             if engine.pending:

@@ -36,7 +36,7 @@ class Steering:
 
 
 class ModelStream(Stream):
-    """An in-order queue that executes one task, or reports some, when told to."""
+    """An in-order queue that executes one task, or reports some, on command."""
 
     def __init__(
         self, device: str, kind: StreamKind, index: int, sink: Sink, faults: Faults, steering: Steering, *, late: bool

@@ -81,7 +81,7 @@ def test_a_forked_child_can_have_a_machine_of_its_own(session):
 
 
 def test_a_child_forked_by_another_thread_is_behind_no_shield(session):
-    """The main thread is behind the shield at the fork; in the child there is only the thread that forked."""
+    """The main thread is in a shielded region at the fork; the child has only the forking thread."""
     statuses: list[int] = []
 
     def interrupted() -> bool:

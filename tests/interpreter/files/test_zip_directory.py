@@ -108,7 +108,7 @@ def test_a_contradictory_archive_is_refused_with_a_sentence(case):
 
 
 class Pipe(io.RawIOBase):
-    """A file that cannot seek, for which sizes go behind the members."""
+    """A file without seeking: sizes follow the members."""
 
     def __init__(self):
         self.content = bytearray()

@@ -76,7 +76,7 @@ class Pointer(NamedTuple):
 
 
 class HostArray(np.ndarray[Any, Any]):
-    """An array with the attributes by which CuPy's say that they are packed, and where they lie."""
+    """An array with the attributes of CuPy's arrays that tell whether it is packed, and its address."""
 
     @property
     def _c_contiguous(self) -> bool:

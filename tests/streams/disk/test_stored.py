@@ -32,7 +32,7 @@ class InMemory(Stretch):
 
 
 class Damaged(InMemory):
-    """The last bytes say so."""
+    """A file whose checksum fails after its last bytes."""
 
     def in_order(self):
         read = super().in_order()

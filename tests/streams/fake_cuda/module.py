@@ -65,7 +65,7 @@ class Module(ModuleType):
 
 
 class Plans:
-    """CuPy's cache of plans: the plans of one shape have one work area, on any stream."""
+    """CuPy's cache of plans: all plans of one shape share one work area, on any stream."""
 
     def __init__(self) -> None:
         self.size = 16

@@ -2,11 +2,11 @@
 
 A kernel of NCCL occupies its stream until the kernels of all other ranks have begun. So an item of a launch is ready
 when the same launch of each other rank is at the head of its stream, too. Where two launches are in different orders
-when the same launch of each other rank is at the head of its stream, too. Where two launches are in different orders
-on two streams neither ever is ready, and their waiters get the fake's AssertionError about a wait that cannot end.
-A group in which communicators were made ends when all of their ranks have come, from whichever threads; `dissolve` ends
+on two streams, neither is ever ready, and their waiters get the fake's AssertionError about a wait that cannot end.
+
 A group in which communicators are made ends when all of their ranks have joined, on any threads; `dissolve` ends
-the group with an error, as the end of the processes of missing ranks does."""
+the group with an error, as the end of the processes of missing ranks does.
+"""
 
 from __future__ import annotations
 

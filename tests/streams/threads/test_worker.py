@@ -169,7 +169,7 @@ def test_streams_run_side_by_side(open_device, reports):
 
 @DEVICES
 def test_an_error_outside_of_a_task_fails_the_batch_and_the_stream_goes_on(open_device, reports, caplog, name):
-    """An error that cannot even be given to its task: the tasks behind it are reported all the same, each once."""
+    """If an error cannot even be stored in its task, the tasks behind it are still reported, each once."""
 
     class Unfailing(FakeTask):
         def fail(self, error: BaseException) -> None:

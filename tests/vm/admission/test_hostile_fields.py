@@ -236,7 +236,7 @@ class Scene:
             {**session.plans, self.signature: None},
             ({**session.programs}, {**session.routines}),
             (dict(session.chains), list(session.files.loading), list(session.files.writing)),
-            [(source.where(n), source.span(n << LINE_BITS)) for n in range(2, 5)],  # not 1, which is given anew
+            [(source.where(n), source.span(n << LINE_BITS)) for n in range(2, 5)],  # not 1, which the message redefines
             (dict(engine.directory.names), engine.residency.copies - len(session.tensors)),
             (session.cancelled, session.generation, session.account.bytes, session.payload),
         )

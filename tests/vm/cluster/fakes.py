@@ -111,7 +111,7 @@ class FakeDaemon:
         return {"sessions": self.sessions} if what == "status" else None
 
     def seen(self, node: str) -> dict[str, tuple[str, int]]:
-        """The states and incarnations that a node's daemon was told last."""
+        """The states and incarnations last reported to a node's daemon."""
         return {one["node"]: (one["state"], one["incarnation"]) for one in self.tables.get(node, ())}
 
 

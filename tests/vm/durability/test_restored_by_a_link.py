@@ -1,4 +1,4 @@
-"""A directory of checkpoints has one real path, whatever links lead to it."""
+"""A directory of checkpoints has one real path, through any links."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def capturing() -> Program:
 
 
 def told_of(client: Client, *names: str, count: int) -> list[Any]:
-    """All that a look-up of these names is told."""
+    """The arrays of the answer to a lookup of these names."""
     found = client.ask(Lookup(names, tuple(client.new() for _ in range(count)), 0, False))
     return [each for part in found for each in part]
 

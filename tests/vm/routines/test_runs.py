@@ -228,7 +228,7 @@ class TestAtOnce:
 
 
 class TestViews:
-    """Views that leave a segment take effect when that has been admitted."""
+    """Views that leave a segment take effect once the segment has been admitted."""
 
     @pytest.fixture(params=[0, 1 << 30], ids=["instructions", "at once"], autouse=True)
     def at_once(self, bare: Bare, request: pytest.FixtureRequest) -> None:

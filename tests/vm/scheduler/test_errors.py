@@ -30,7 +30,7 @@ def hold(parts: Parts) -> Instruction:
 
 
 def pending_chain(parts: Parts, length: int) -> list[Instruction]:
-    """A chain that no stream has yet, each link in a tensor of its own."""
+    """A chain that has no stream yet, each link in a tensor of its own."""
     gate = hold(parts)
     before = gate.outputs[0].tensor
     found = []
@@ -167,7 +167,7 @@ class TestOverrule:
 
 class TestSettleLate:
     def failed_late(self, parts: Parts, *behind: str) -> tuple[Instruction, Instruction | None]:
-        """A write that was executed, maybe with another one behind it, and fails only when it is reported."""
+        """A write that was executed, perhaps with another one behind it, and fails only when it is reported."""
         x = parts.tensor()
         op = parts.op(writes=[x])
         other = parts.op(behind[0], writes=[x]) if behind else None

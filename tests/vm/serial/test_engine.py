@@ -131,7 +131,7 @@ def test_effects_happen_in_order_and_stop_at_an_error(client: Client) -> None:
 
 
 def test_to_the_oracle_it_is_open_which_error_stopped_a_chain_that_several_would_stop() -> None:
-    """A side effect on a stopped chain, of a value that failed as well, may be told either error first."""
+    """A side effect on a stopped chain, of a value that failed as well, may get either error first."""
     client = Client(Oracle({"cpu:0": ()}, lambda *_: RuntimeError("injected")))
 
     def fail() -> None:

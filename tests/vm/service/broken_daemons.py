@@ -107,7 +107,7 @@ def signalled_early() -> None:
 
 
 def looks_for_a_terminal() -> None:
-    """The exit status says whether the process has a controlling terminal, before and behind taking one: 0 and 1."""
+    """The exit status says whether the process has a controlling terminal, before and after taking one: 0 and 1."""
     os.setsid()
     before = has_terminal()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -1,7 +1,7 @@
 """Bad input gets a typed error or a disconnect. Nothing grows, and no other session is disturbed.
 
 One daemon for all cases. After each of them a healthy session computes, the attackers' sessions and tensors are gone,
-and the daemon's memory is what it was.
+and the daemon's memory is as before.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def test_a_daemon_does_not_start_with_too_few(monkeypatch: pytest.MonkeyPatch) -
 def test_sessions_beyond_their_share_are_told_what_to_do(
     local: bool, allowed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over ipc a session takes two: its connection, and a descriptor of its process."""
+    """Over ipc a session takes two descriptors: its connection, and one of its process."""
     harness = Harness(local=local)
 
     def watch(peer: Any) -> None:

@@ -54,7 +54,7 @@ class Scene:
         return client
 
     def await_both(self) -> None:
-        """Wait until the monitor has told of an end and the socket has a message, before the loop looks at either."""
+        """Wait until the monitor has an end and the socket has a message, before the loop looks at either."""
         descriptor = int(self.listener.monitor.get(zmq.FD))  # asking the monitor itself would take its signal
         assert select.select([descriptor], [], [], WAIT_MS / 1000)[0]
         assert self.listener.socket.poll(WAIT_MS)

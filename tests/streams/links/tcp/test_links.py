@@ -280,7 +280,7 @@ def test_a_connection_for_which_there_is_no_thread_is_closed_and_the_next_one_is
     ],
 )
 def test_a_member_that_lies_breaks_its_own_link_and_is_linked_again(said):
-    """A stranger with the token takes node1's place, and then says that."""
+    """A stranger with the token takes node1's place, and then sends an invalid frame."""
     with Nodes(3) as nodes:
         send(nodes[0], nodes[1], noise(10))
         connection, why = knock(nodes[0])

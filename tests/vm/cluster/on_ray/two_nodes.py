@@ -61,7 +61,7 @@ DIRECTORIES = ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
 
 
 class TwoNodes:
-    """`rows`: of the nodes as `cluster up` told them; `keys`: the directory of the user's keys."""
+    """`rows`: of the nodes, from `cluster up`; `keys`: the directory of the user's keys."""
 
     def __init__(self) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="td-", dir="/tmp"))

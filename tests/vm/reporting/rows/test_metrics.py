@@ -70,7 +70,7 @@ def test_failures_and_what_they_take_with_them_are_counted_by_status(session: Se
     y = -x
     with pytest.raises(KernelError):
         (y + 1).numpy()
-    session.sync()  # the error overtakes an op that its stream still has to skip
+    session.sync()  # the error overtakes an op that its stream still skips
     assert (done(session, "negative", "failed"), done(session, "add", "skipped")) == (1, 1)
     assert value(figures(session), "tensord_errors_total", "KernelError") == 1
     assert violations(machine.engine) == []

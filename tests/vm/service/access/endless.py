@@ -3,7 +3,7 @@
 `python endless.py DIRECTORY LIMIT PART PEERS CUTS END` serves echoes on DIRECTORY/socket to an honest client, and
 starts PEERS processes that send parts of PART bytes (endless_peer.py). Once CUTS connections were cut it ends the
 peers, goes on until the client was answered again and the process has fewer than END bytes more than at the beginning,
-and prints what happened as JSON.
+and prints the events as JSON.
 """
 
 from __future__ import annotations

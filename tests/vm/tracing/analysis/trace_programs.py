@@ -98,7 +98,7 @@ class Machine:
             self.run_at_once(self.all[-1])
 
     def run_at_once(self, one: Running) -> None:
-        """The next admission then takes the very tick of this erasure, or not."""
+        """Finish and erase an instruction; the next admission may have the same tick."""
         self.finish(one)
         self.erase(one)
         self.tick -= self.rng.randrange(2)

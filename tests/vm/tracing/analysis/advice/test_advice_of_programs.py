@@ -210,7 +210,7 @@ class TestSharing:
 
 
 class TestCompiling:
-    """A simulated device says when it would compile, and takes no time for that."""
+    """A simulated device reports when it would compile, which takes no time."""
 
     def program(self, session: td.Session) -> list[tuple[str, ...]]:
         x = session.asarray(ONES, device="sim:0")

@@ -266,7 +266,7 @@ class TestSanity:
     def test_a_status_is_legal_and_fits(self):
         assert verify(record(1, status="ASLEEP")) == [ProblemKind.STATUS]
         assert verify(record(1, status="READY", ticks=(1, 2))) == [ProblemKind.STATUS]
-        assert verify(record(1, status="SKIPPED")) == []  # told at once, but keeps its position
+        assert verify(record(1, status="SKIPPED")) == []  # reported at once, but keeps its position
 
     def test_ticks_are_unique_and_in_order(self):
         assert verify(record(1, ticks=(1, 0)), record(2, ticks=(1, 0))) == [ProblemKind.TICKS]

@@ -1,6 +1,6 @@
 // The pane with the DAG around the selected instruction, or around those that are running.
 //
-// The document has elements only for what is in the window. From afar, all nodes of one colour are one path, so that
+// Only nodes and edges in the window have elements. From afar, all nodes of one colour are one path, so that
 // ten thousand nodes are a few elements.
 
 import {ACROSS, DOWN, HEIGHT, WIDTH, curve, pointOf} from "./curves.js";

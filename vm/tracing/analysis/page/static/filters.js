@@ -47,7 +47,7 @@ export class Filters {
   }
 }
 
-// Which part is shown: `sampled: 12,000 of 204,000 per second`, and what was lost; empty if everything is shown.
+// The shown part: `sampled: 12,000 of 204,000 per second`, and the lost records; empty if all records are shown.
 function shareOf({sampled, dropped, live, rate, note}, skipped) {
   const {shown = 0, of = 0} = (live ? rate : sampled) ?? {};
   return [

@@ -1,4 +1,4 @@
-// What the wheel and the pointer do to the time axis, the same in every chart.
+// The actions of the wheel and the pointer on the time axis, the same in every chart.
 //
 // The wheel zooms at the pointer; a sideways wheel, or the wheel with Shift, moves. A gesture that began as a zoom does
 // not become a move half-way, or vice versa, since fingers on a touch pad never move straight. Dragging moves; dragging

@@ -11,7 +11,7 @@ export class Model {
 
   constructor() {
     this.latest = new Store();  // everything that has arrived
-    this.store = this.latest;  // what is shown: `latest`, or while paused a copy of it
+    this.store = this.latest;  // the shown records: `latest`, or while paused a copy of it
     this.filter = new Filter();
     this.axis = new Axis();
     this.selected = null;

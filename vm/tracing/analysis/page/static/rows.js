@@ -1,4 +1,4 @@
-// The rows of the timeline: for each device a row per stream, and rows of spans; and what a row draws in a window.
+// The rows of the timeline: for each device a row per stream, and rows of spans; and the drawing of a row in a window.
 //
 // Slices narrower than a pixel are added up in a column of pixels. The column has the colour of the kind that took most
 // of it, and its strength says how busy the column was. So the number of rectangles depends on the width of the window,

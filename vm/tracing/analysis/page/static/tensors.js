@@ -1,4 +1,4 @@
-// The pane with tensors, grouped by what holds them.
+// The pane with tensors, grouped by their holders.
 
 import {put} from "./dom.js";
 import {bytes, plural} from "./format.js";

@@ -1,4 +1,4 @@
-// The timeline of the streams, on a canvas that draws only what is in the window.
+// The timeline of the streams, on a canvas that draws only slices in the window.
 
 import {drawArrows} from "./arrows.js";
 import {ticks} from "./axis.js";
