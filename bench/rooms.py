@@ -130,15 +130,15 @@ def is_entry(call: ProfiledCall) -> bool:
 def layers() -> Mapping[str, Mapping[str, int]]:
     """For each container, the rank of each layer in it, from the contracts of import-linter. 0 is the highest."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    found: dict[str, dict[str, int]] = {}
+    ranks: dict[str, dict[str, int]] = {}
     for contract in contracts:
         if contract["type"] == "layers":
             for container in contract.get("containers", ["tensord"]):
-                within = found.setdefault(container, {})
+                within = ranks.setdefault(container, {})
                 for rank, layer in enumerate(contract["layers"]):
                     names = [name.strip().removeprefix(f"{container}.") for name in layer.split("|")]
                     within |= dict.fromkeys(names, rank)
-    return found
+    return ranks
 
 
 @cache
@@ -319,11 +319,11 @@ def main() -> None:
     if asked.list:
         sys.stdout.writelines(f"{line}\n" for line in listed(min(islice(taken(asked.list), STEADY), key=len)))
         return
-    found = {name: count(name, asked.steady)._asdict() for name in TRIPS}
+    by_trip = {name: count(name, asked.steady)._asdict() for name in TRIPS}
     if asked.json:
-        sys.stdout.write(json.dumps(found))
+        sys.stdout.write(json.dumps(by_trip))
         return
-    for name, counts in found.items():
+    for name, counts in by_trip.items():
         text = ", ".join(f"{label} {value}" for label, value in counts.items())
         sys.stdout.write(f"{name}: {text}\n")
 

@@ -135,10 +135,10 @@ class Network:
 
     def digest(self) -> str:
         """SHA-256 of all weights, which are fetched one after another."""
-        found = hashlib.sha256()
+        sha256 = hashlib.sha256()
         for weight in self.weights:
-            found.update(weight.numpy().data)
-        return found.hexdigest()
+            sha256.update(weight.numpy().data)
+        return sha256.hexdigest()
 
 
 def write_weights(session: td.Session, path: Path, options: argparse.Namespace) -> None:
@@ -235,29 +235,29 @@ def print_checkpoint(written: dict[str, Any], console: Console) -> None:
 def moved(records: Iterable[Any], step: int) -> dict[str, list[int]]:
     """The bytes of each layer that were transferred in one step: read from files, moved from the host, moved to the
     host."""
-    found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    nbytes: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for record in records:
         if record.opcode != "Transfer" or record.span[:-1] != (step_name(step),):
             continue
         why, _, way = record.op.partition(" ")
         column = 2 if why == "evict" else 0 if way.startswith("store:") else 1
-        found[record.span[1]][column] += record.nbytes
-    return found
+        nbytes[record.span[1]][column] += record.nbytes
+    return nbytes
 
 
-def print_moved(found: dict[str, list[int]], options: argparse.Namespace, console: Console) -> None:
+def print_moved(nbytes: dict[str, list[int]], options: argparse.Namespace, console: Console) -> None:
     """Print a line for each layer, with a bar."""
     table = Table(title=f"moved in step {options.steps}, in MiB", title_justify="left")
     for heading in ("", "from files", "from the host", "to the host"):
         table.add_column(heading, justify="right")
     table.add_column("", no_wrap=True)
-    most = max(map(sum, found.values())) or 1
+    most = max(map(sum, nbytes.values())) or 1
     for number in range(options.layers):
-        amounts = found.get(layer_name(number), [0, 0, 0])
+        amounts = nbytes.get(layer_name(number), [0, 0, 0])
         kind = "trained" if number >= options.layers - options.trained else "frozen"
         bar = "#" * round(BAR * sum(amounts) / most)
         table.add_row(f"{kind} {number:02d}", *(f"{amount / MIB:.1f}" for amount in amounts), bar)
-    totals = [sum(column) for column in zip(*found.values(), strict=True)]
+    totals = [sum(column) for column in zip(*nbytes.values(), strict=True)]
     table.add_row("all", *(f"{amount / MIB:.1f}" for amount in totals), "")
     console.print(table)
 

@@ -21,12 +21,12 @@ def take_turns(session: td.Session, ways: Sequence[Callable[[], object]]) -> lis
     """The median seconds of each way until everything is done, without the first round, which is a warm-up."""
     seconds: list[list[float]] = [[] for _ in ways]
     for _ in range(ROUNDS + 1):
-        for found, way in zip(seconds, ways, strict=True):
+        for times, way in zip(seconds, ways, strict=True):
             session.sync()
             started = time.perf_counter()
             way()
             session.sync()
-            found.append(time.perf_counter() - started)
+            times.append(time.perf_counter() - started)
     return [median(found[1:]) for found in seconds]
 
 

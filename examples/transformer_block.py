@@ -244,13 +244,13 @@ def run(session: td.Session, options: argparse.Namespace, console: Console) -> d
     function: Any = partial(both_ways, session, options.heads)
     arguments = (on_device, session.asarray(x, device=options.device), session.asarray(dy, device=options.device))
     step = session.routine(function) if options.routine else function
-    found = step(*arguments)
+    results = step(*arguments)
     expected_y, expected = Reference(values, options.heads).run(x.astype(np.float64), dy.astype(np.float64))
     if options.routine:
         compare(session, function, step, arguments, console)
     return {
-        "output": difference(found["output"].numpy(), expected_y),
-        **{f"gradient of {name}": difference(found[name].numpy(), expected[name]) for name in sorted(expected)},
+        "output": difference(results["output"].numpy(), expected_y),
+        **{f"gradient of {name}": difference(results[name].numpy(), expected[name]) for name in sorted(expected)},
     }
 
 

@@ -21,7 +21,7 @@ from ..locations.tracebacks import PUBLIC_ERRORS, hide
 from .steps import LongWork, keep
 
 
-def started(work: LongWork, line: str | None) -> asyncio.Future[Any]:
+def start_work(work: LongWork, line: str | None) -> asyncio.Future[Any]:
     """Start the work; returns its future in the running loop. `line`: the line for its errors."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
@@ -33,11 +33,11 @@ def started(work: LongWork, line: str | None) -> asyncio.Future[Any]:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(ending)
 
-    start(run)
+    start_thread(run)
     return future
 
 
-def start(run: Callable[[], None]) -> None:
+def start_thread(run: Callable[[], None]) -> None:
     """Start a thread that does not keep the process alive."""
     threading.Thread(target=run, name="tensord helper", daemon=True).start()
 
@@ -77,7 +77,7 @@ class Ending:
     @redone
     def __del__(self) -> None:
         if self._left:
-            start(partial(self._drop, self._value))
+            start_thread(partial(self._drop, self._value))
             self._left = False
 
 
@@ -85,7 +85,7 @@ async def in_helper(function: Callable[[], Any], drop: Callable[[Any], None] = k
     """The result of a slow function of this process. Its errors name the caller's line."""
     line = user_line()
     try:
-        return await started(LongWork(function, drop), line)
+        return await start_work(LongWork(function, drop), line)
     except PUBLIC_ERRORS as error:
         hide(error)
         raise

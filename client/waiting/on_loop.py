@@ -27,7 +27,7 @@ from ...interpreter.errors import TensordError
 from ..locations.locations import HANDLED, user_line
 from ..locations.tracebacks import PUBLIC_ERRORS, hide
 from ..transport.replies import Reply
-from .helper import start, started
+from .helper import start_thread, start_work
 from .message_room import await_room
 from .steps import Awaiting, Elsewhere, LongWork, MessageRoom, Steps, Wait, Within
 
@@ -99,7 +99,7 @@ async def result_of_wait(outbox: Outbox, wait: Wait, line: str | None) -> Any:
     if isinstance(wait, Within):
         return await await_reply_within(outbox, wait)
     if isinstance(wait, LongWork):
-        return await started(wait, line)
+        return await start_work(wait, line)
     if isinstance(wait, MessageRoom):
         return await await_room(outbox)
     if isinstance(wait, Elsewhere):
@@ -154,7 +154,7 @@ async def take_step(outbox: Outbox, advance: Callable[[], Wait], line: str | Non
             finally:
                 HANDLED.line = before
                 outbox.lock.release()
-    reached: Wait | Returned = await started(LongWork(partial(take_step_with_lock, outbox, advance)), line)
+    reached: Wait | Returned = await start_work(LongWork(partial(take_step_with_lock, outbox, advance)), line)
     return reached
 
 
@@ -181,7 +181,7 @@ def close_steps(outbox: Outbox, steps: Steps[Any]) -> None:
             finally:
                 outbox.lock.release()
         else:
-            start(partial(take_step_with_lock, outbox, steps.close))
+            start_thread(partial(take_step_with_lock, outbox, steps.close))
 
 
 def lock_unless_atomic(outbox: Outbox) -> bool:

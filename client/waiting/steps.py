@@ -90,10 +90,10 @@ def on_thread(outbox: Outbox, steps: Steps[T]) -> T:
         with outbox.lock, SHIELD:
             wait = next(steps)
             while isinstance(wait, Reply) and wait.done:
-                wait = gone_on(steps, outbox, wait)
+                wait = next_wait(steps, outbox, wait)
         while True:
             with SHIELD:
-                wait = gone_on(steps, outbox, wait)
+                wait = next_wait(steps, outbox, wait)
     except StopIteration as end:
         result: T = end.value
         return result
@@ -103,11 +103,11 @@ def on_thread(outbox: Outbox, steps: Steps[T]) -> T:
         raise
 
 
-def gone_on(steps: Steps[Any], outbox: Outbox, wait: Wait) -> Wait:
+def next_wait(steps: Steps[Any], outbox: Outbox, wait: Wait) -> Wait:
     """Send a wait's result to a procedure; returns its next wait."""
     try:
-        value = slept(outbox, wait)
-        lock = entered(outbox, wait, value)
+        value = result_of_wait(outbox, wait)
+        lock = lock_for_step(outbox, wait, value)
     except BaseException as error:  # also an interrupt: the procedure undoes what it has begun
         return steps.throw(error)
     try:
@@ -116,7 +116,7 @@ def gone_on(steps: Steps[Any], outbox: Outbox, wait: Wait) -> Wait:
         lock.release()
 
 
-def entered(outbox: Outbox, wait: Wait, value: Any) -> Lock:
+def lock_for_step(outbox: Outbox, wait: Wait, value: Any) -> Lock:
     """Take the session's lock for the next step. An exception in that sleep drops the wait's result."""
     try:
         return outbox.enter()
@@ -126,14 +126,14 @@ def entered(outbox: Outbox, wait: Wait, value: Any) -> Lock:
         raise
 
 
-def slept(outbox: Outbox, wait: Wait) -> Any:
+def result_of_wait(outbox: Outbox, wait: Wait) -> Any:
     """The result of one wait."""
     if isinstance(wait, Reply):
         return outbox.await_reply(wait)
     if isinstance(wait, Within):
         return outbox.await_reply(wait.reply, wait.seconds)
     if isinstance(wait, Elsewhere):
-        return slept(wait.outbox, wait.wait)
+        return result_of_wait(wait.outbox, wait.wait)
     if isinstance(wait, MessageRoom):
         return outbox.transport.await_credit()
     if isinstance(wait, LongWork) and not wait.stops:

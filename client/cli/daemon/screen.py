@@ -12,7 +12,7 @@ from ..drawing.terminal import PIPED_WIDTH, dim
 from .shown import doing, moved
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
-Seen: TypeAlias = Mapping[str, Any]  # as --json prints it
+ScreenState: TypeAlias = Mapping[str, Any]  # as --json prints it
 
 # The sort keys of sessions, smallest first.
 SORTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
@@ -44,7 +44,7 @@ class DaemonSample(NamedTuple):
     devices: Rows
 
 
-def seen(before: DaemonSample, now: DaemonSample) -> Seen:
+def screen_state(before: DaemonSample, now: DaemonSample) -> ScreenState:
     """The daemon's state, with the rates between two samples; the busiest session first."""
     passed = max(now.at - before.at, 1e-6)
     done = now.status["instructions"]["retired"] - before.status["instructions"]["retired"]
@@ -86,14 +86,14 @@ class ScreenTable(NamedTuple):
 
 
 def screen(
-    seen: Seen, foot: str = "", *, width: int = PIPED_WIDTH, height: int | None = None, sort: str = USUAL
+    state: ScreenState, foot: str = "", *, width: int = PIPED_WIDTH, height: int | None = None, sort: str = USUAL
 ) -> list[str]:
     """The whole screen, from top to bottom. With a `height`, the foot names the rows that did not fit."""
-    head, hung = (list(_fitted(lines, width, height)) for lines in (_head(seen), _hung(seen["status"])))
-    sessions = [one for one in sorted_by(sort, seen["sessions"]) if not one["asks"]]
+    head, hung = (list(_fitted(lines, width, height)) for lines in (_head(state), _hung(state["status"])))
+    sessions = [one for one in sorted_by(sort, state["sessions"]) if not one["asks"]]
     parts = [
-        ScreenTable("device", _DEVICES, seen["devices"]),
-        ScreenTable("stream", _STREAMS, list(_streams(seen)) or [{"stream": "all", "does": "idle"}]),
+        ScreenTable("device", _DEVICES, state["devices"]),
+        ScreenTable("stream", _STREAMS, list(_streams(state)) or [{"stream": "all", "does": "idle"}]),
         ScreenTable("session", _SESSIONS, sessions),
     ]
     room = None if height is None else height - len(head) - len(hung) - 2  # for an empty line and the foot
@@ -135,10 +135,10 @@ def _shares(wanted: Sequence[int], room: int | None) -> list[int]:
     return shares
 
 
-def _head(seen: Seen) -> list[str]:
-    status, done = seen["status"], seen["status"]["instructions"]
+def _head(state: ScreenState) -> list[str]:
+    status, done = state["status"], state["status"]["instructions"]
     process = f"process {status['pid']}, up {duration(status['uptime'])}, {size(status['memory'])} of memory"
-    flow = f"{rate(seen['per_second'])} instructions, {count(done['live'])} live, {count(done['pending'])} pending"
+    flow = f"{rate(state['per_second'])} instructions, {count(done['live'])} live, {count(done['pending'])} pending"
     held = f"{plural(status['tensors'], 'tensor')}, {plural(status['names'], 'name')}"
     return [
         f"tensord {status['version']} at {status['address']}, {process}",
@@ -177,8 +177,8 @@ _SESSIONS: Final = (
 )
 
 
-def _streams(seen: Seen) -> Iterator[dict[str, str]]:
-    for one in seen["devices"]:
+def _streams(state: ScreenState) -> Iterator[dict[str, str]]:
+    for one in state["devices"]:
         for stream in one["streams"]:
             if stream["running"] is not None or stream["queued"] or stream["backlog"]:
                 yield {"stream": stream["name"], "does": doing(stream)}

@@ -17,7 +17,7 @@ from ..drawing.terminal import can_draw, print_lines, size_of, whole_screen, wid
 from ..line import options
 from ..line.options import in_json, tell
 from .ask import asking
-from .screen import SORTS, USUAL, DaemonSample, screen, seen
+from .screen import SORTS, USUAL, DaemonSample, screen, screen_state
 
 _ENDS = ("q", "Q")
 _GLANCE = 0.25  # seconds between two checks of the keys and of the terminal's size
@@ -80,7 +80,7 @@ def _tell(ask: Ask, interval: float, *, once: bool) -> None:
     from ..drawing.keyboard import sleep
 
     for before, now in _samples(ask, interval, sleep):
-        tell(seen(before, now), lambda found: print_lines(screen(found, width=width_of_stdout())))
+        tell(screen_state(before, now), lambda state: print_lines(screen(state, width=width_of_stdout())))
         sys.stdout.flush()
         if once:
             return
@@ -96,7 +96,7 @@ def _watch(ask: Ask, interval: float) -> None:
         for before, now in _samples(ask, interval, wait, view.typed):
             width, height = view.size
             foot = view.foot(interval)
-            show(screen(seen(before, now), foot, width=width, height=height, sort=view.sort))
+            show(screen(screen_state(before, now), foot, width=width, height=height, sort=view.sort))
 
 
 def _samples(

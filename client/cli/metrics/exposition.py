@@ -50,7 +50,7 @@ def histogram_of(family: Family, samples: Mapping[tuple[str, ...], Histogram]) -
     return metric
 
 
-def exposed(figures: Figures, accept: str) -> tuple[str, bytes]:
+def exposition(figures: Figures, accept: str) -> tuple[str, bytes]:
     """The content type that a scraper asks for, and the text."""
     registry = CollectorRegistry()
     registry.register(MetricsCollector(figures))

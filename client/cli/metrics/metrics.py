@@ -77,10 +77,10 @@ def tell(line: str) -> None:
 
 
 def print_metrics(source: MetricsSource) -> None:
-    from .exposition import exposed
+    from .exposition import exposition
 
     figures = source.figures()
-    click.echo(exposed(figures, "")[1], nl=False)
+    click.echo(exposition(figures, "")[1], nl=False)
     if not figures.machine:
         raise click.exceptions.Exit(1)
 
@@ -105,12 +105,12 @@ async def serve_until_told(listening: socket.socket, source: MetricsSource, toke
     import signal
     from contextlib import suppress
 
-    from .exposition import exposed
+    from .exposition import exposition
     from .pages import Pages
     from .scrapes import Scrapes
     from .server import serve
 
-    loop, scrapes = asyncio.get_running_loop(), Scrapes(source, exposed)
+    loop, scrapes = asyncio.get_running_loop(), Scrapes(source, exposition)
     serving = asyncio.create_task(serve(listening, Pages(scrapes, token).answer))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, serving.cancel)

@@ -294,8 +294,8 @@ def same_daemon(before: Member, now: Member | None) -> bool:
     """Return whether the member is still the same daemon."""
     if now is None or not now.is_up:
         return not before.is_up and now is not None
-    told = (before.incarnation, before.values, before.fingerprint, before.is_up)
-    return told == (now.incarnation, now.values, now.fingerprint, True)
+    identity = (before.incarnation, before.values, before.fingerprint, before.is_up)
+    return identity == (now.incarnation, now.values, now.fingerprint, True)
 
 
 def gone(before: Member, now: Member | None) -> NodeLost:

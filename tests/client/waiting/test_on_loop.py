@@ -15,7 +15,7 @@ import pytest
 import tensord as td
 from tensord.client.session.session import Session
 from tensord.client.transport.replies import Reply
-from tensord.client.waiting.helper import started
+from tensord.client.waiting.helper import start_work
 from tensord.client.waiting.steps import LongWork
 
 from ...behaviours.looking_inside import WAIT, assert_sound, device_of, held, ones
@@ -246,7 +246,7 @@ def test_a_result_that_a_closed_loop_forgets_is_dropped(monkeypatch):
         return "a result"
 
     async def begin() -> None:
-        started(LongWork(work, dropped.append), None)
+        start_work(LongWork(work, dropped.append), None)
 
     loop.run_until_complete(begin())
     monkeypatch.setattr(loop, "call_soon_threadsafe", noted)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensord.client.cli.daemon import listed
-from tensord.client.cli.daemon.screen import DaemonSample, seen
+from tensord.client.cli.daemon.screen import DaemonSample, screen_state
 from tensord.client.cli.drawing import figures, terminal
 from tensord.interpreter.wire.addresses import default_address
 from tensord.streams.faults import Fault, FaultKind
@@ -263,7 +263,7 @@ class TestTop:
             return DaemonSample(at, {"instructions": {"retired": retired}}, sessions, devices)
 
         now = look(12.0, 1_100, {1: 50, 2: 400, 3: 7}, 300, 50)
-        found = seen(look(10.0, 100, {1: 50, 2: 200}, 100, 30), now)
+        found = screen_state(look(10.0, 100, {1: 50, 2: 200}, 100, 30), now)
         assert found["per_second"] == 500.0
         assert [(one["id"], one["per_second"]) for one in found["sessions"]] == [(2, 100.0), (1, 0.0), (3, 0.0)]
         caused = [(one["moved_per_second"], one["evicted_per_second"]) for one in found["sessions"]]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tensord.client.cli.daemon import top
-from tensord.client.cli.daemon.screen import DaemonSample, screen, seen, sorted_by
+from tensord.client.cli.daemon.screen import DaemonSample, screen, screen_state, sorted_by
 from tensord.client.cli.drawing import keyboard
 from tensord.vm.reporting.rows.eviction import NO_EVICTION
 
@@ -60,7 +60,7 @@ def look(devices: int, sessions: int) -> DaemonSample:
 
 def drawn(width: int, height: int, now: DaemonSample) -> list[str]:
     """The lines of the screen, as the terminal gets them."""
-    return screen(seen(now, now), "every 1 s; q ends it", width=width, height=height)
+    return screen(screen_state(now, now), "every 1 s; q ends it", width=width, height=height)
 
 
 @each_case(("width", "height"), [(60, 20), (80, 24), (40, 12), (120, 50)])

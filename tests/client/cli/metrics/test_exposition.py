@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 import tensord as td
-from tensord.client.cli.metrics.exposition import exposed
+from tensord.client.cli.metrics.exposition import exposition
 from tensord.interpreter.metrics.family import Figures
 from tensord.interpreter.metrics.table import FAMILIES
 
@@ -29,8 +29,8 @@ def figures() -> Figures:
 
 
 def test_both_forms_are_read_by_their_parsers_and_say_the_same(figures: Figures) -> None:
-    kind, text = exposed(figures, "")
-    other_kind, other = exposed(figures, OPENMETRICS)
+    kind, text = exposition(figures, "")
+    other_kind, other = exposition(figures, OPENMETRICS)
     assert kind.startswith("text/plain")
     assert other_kind.startswith("application/openmetrics-text")
     read = {sample.name: sample for family in prometheus(text.decode()) for sample in family.samples}
@@ -42,7 +42,7 @@ def test_both_forms_are_read_by_their_parsers_and_say_the_same(figures: Figures)
 
 
 def test_every_family_is_described_with_its_kind(figures: Figures) -> None:
-    text = exposed(figures, "")[1].decode()
+    text = exposition(figures, "")[1].decode()
     for family in FAMILIES:
         if family.samples(figures):
             assert f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n" in text
@@ -53,6 +53,6 @@ def test_promtool_finds_nothing_to_say(figures: Figures) -> None:
     if promtool is None:
         pytest.skip("promtool is not installed: it is in Debian's package prometheus")
     done = subprocess.run(  # noqa: S603
-        [promtool, "check", "metrics"], input=exposed(figures, "")[1], capture_output=True, check=False, timeout=30
+        [promtool, "check", "metrics"], input=exposition(figures, "")[1], capture_output=True, check=False, timeout=30
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
