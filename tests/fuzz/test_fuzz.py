@@ -19,7 +19,7 @@ from .run import play_one
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Each of the thousands of refusals would be logged."""
+    """Silence the log: each of the thousands of refusals would be logged."""
     logger = logging.getLogger("tensord")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

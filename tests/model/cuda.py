@@ -30,7 +30,7 @@ class ModelCuda(Peak, CudaDevice):
         return Stepped(self, self.name, kind, index, sink, launcher=self._launcher, raw=raw)
 
     def _start(self) -> None:
-        """There are no threads."""
+        """Start no threads."""
 
     @contextmanager
     def on_a_thread_of_its_own(self) -> Iterator[None]:

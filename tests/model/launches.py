@@ -113,7 +113,7 @@ class ModelLaunchingSim(Peak, LaunchingSimDevice):
         return ModelLaunchingStream(self, self.name, kind, index, sink, launcher=self._launcher, raw=queue)
 
     def _start(self) -> None:
-        """There are no threads."""
+        """Start no threads."""
 
     def prefer_reached(self, nbytes: int) -> None:
         """Do nothing in most cases, so that copies take memory that launches still use, as when memory is short."""

@@ -241,7 +241,7 @@ def test_take_along_axis(evaluate, make, assert_same, data, dtype):
 
 
 def taken_along(x, indices, axis):
-    """By broadcasting both operands in full first."""
+    """The expected result, by broadcasting both operands in full first."""
     rest = np.broadcast_shapes(*(tuple(np.delete(each.shape, axis)) for each in (x, indices)))
     full = (np.insert(np.array(rest, dtype=int), axis % x.ndim, each.shape[axis]) for each in (x, indices))
     x, indices = (np.broadcast_to(each, tuple(shape)) for each, shape in zip((x, indices), full, strict=True))

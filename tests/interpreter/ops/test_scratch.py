@@ -138,7 +138,7 @@ def test_what_lapack_takes_by_itself_is_declared(name: str) -> None:
 
 @each_case("name", sorted(name for name, op in REGISTRY.items() if op.pointwise and op.scratch))
 def test_an_op_gives_in_pieces_what_it_gives_at_once(name: str, make: Any) -> None:
-    """Also written over an operand, and with operands that broadcast or are not packed."""
+    """Also if written over an operand, and with operands that broadcast or are not packed."""
     op, length = find(name), MAX_PIECE // 16
     count = length * 3 // 2
     dtypes = ["bool", *["float64"] * 2] if name == "where" else ["float64"] * op.inputs

@@ -50,7 +50,7 @@ def assert_close(actual, expected):
 
 
 def slogdet(x):
-    """Both results."""
+    """Both results of slogdet."""
     op = find("slogdet")
     outputs = [np.full(m.shape, 7, m.dtype) for m in infer_once(op, (Meta.of(x.shape, x.dtype),), ()) if m]
     with np.errstate(all="ignore"):

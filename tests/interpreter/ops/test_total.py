@@ -54,7 +54,7 @@ ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
 
 @cache
 def extremes(dtype: str) -> np.ndarray:
-    """All that is special about a dtype: 24 values, more of them than a vector register holds."""
+    """The special values of a dtype: 24, more than a vector register holds."""
     kind: Any = np.dtype(dtype)
     if kind.kind == "b":
         found: list[Any] = [False, True]
@@ -141,7 +141,7 @@ def test_a_power_of_signed_integers_is_not_total(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, op in REGISTRY.items() if any("linalg." in path for path in op.needs)])
 def test_no_op_of_a_solver_is_total(name: str) -> None:
-    """Each may refuse a singular matrix, one with a NaN, or one for which its iteration does not converge."""
+    """Each solver may refuse a singular matrix, one with a NaN, or one for which its iteration does not converge."""
     assert find(name).total is False
 
 

@@ -41,7 +41,7 @@ def with_parameters(*metas: Meta) -> Builder:
 
 
 def state_of(builder: Builder) -> Any:
-    """All that a builder holds, to be compared."""
+    """The whole state of a builder, for comparisons."""
     kept = {name: value for name, value in vars(builder).items() if name != "_infer"}
     kept["size"] = vars(builder.size)
     return {name: value.copy() if isinstance(value, list | dict) else value for name, value in kept.items()}

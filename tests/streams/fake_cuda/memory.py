@@ -116,7 +116,7 @@ class Piece:
         return Piece(self.memory, self.offset, size), Piece(self.memory, self.offset + size, self.size - size)
 
     def joined(self, other: Piece) -> Piece | None:
-        """Both as one, if they are neighbours."""
+        """Both pieces as one, if they are neighbours."""
         first, second = sorted((self, other), key=lambda piece: piece.offset)
         if first.memory is not second.memory or first.offset + first.size != second.offset:
             return None

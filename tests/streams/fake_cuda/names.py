@@ -82,7 +82,7 @@ def line_of(path: str, parent: Any, name: str) -> str:
 
 
 def parameters_of(function: Any, *, bound: bool) -> list[str] | None:
-    """Its parameters, `name=` where there is a default; None if unknown. `bound`: none of them is the object."""
+    """A function's parameters, `name=` for those with a default; None if unknown. `bound`: without the object's own."""
     try:
         found = [named(parameter) for parameter in inspect.signature(function).parameters.values()]
         kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]

@@ -103,7 +103,7 @@ class Clique:
         )
 
     def compute(self, calls: Sequence[Called]) -> None:
-        """One call of all ranks."""
+        """Compute one call of all ranks."""
         kinds = {(call.name, call.dtype, call.merge, call.sizes[1]) for call in calls if call.name != "reduce"}
         assert len(kinds) < 2, f"the ranks call different things: {kinds}"
         first = calls[0]

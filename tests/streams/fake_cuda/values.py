@@ -161,7 +161,7 @@ def joined(real: Any, imag: Any, dtype: Any) -> Any:
 
 
 def with_undefined(ufunc: np.ufunc, is_undefined: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Both parts are NaN of the complex numbers for which that is true."""
+    """Complex numbers that are undefined for a ufunc get NaN in both parts."""
 
     def function(x: Any) -> Any:
         found = ufunc(x)
@@ -316,7 +316,7 @@ def histogram(x: Any, bins: Any = 10, range: Any = None, density: Any = None, we
 
 
 def fused_edges(x: Any, bins: int, limits: Any) -> Any:
-    """Each is rounded once, after the product and the sum. They may be equal."""
+    """Each edge is rounded once, after the product and the sum. Edges may be equal."""
     low, high = np.histogram_bin_edges(x, 1, limits)
     exact = np.arange(bins + 1) * np.longdouble((high - low) / bins) + low
     edges = exact.astype(low.dtype)

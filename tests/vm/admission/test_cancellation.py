@@ -192,7 +192,7 @@ def test_the_trace_has_one_release_for_what_goes_together(bare: Bare) -> None:
 
 @pytest.mark.parametrize("pieces", [1, 2])
 def test_the_releases_of_a_session_that_ends_are_received_when_it_ends(bare: Bare, pieces: int) -> None:
-    """Their time is not that of the engine's last work, which may be minutes ago."""
+    """The time is not that of the engine's last work, which may be minutes ago."""
     client = bare.client()
     for n in range(HANDLES_PER_STEP * pieces):
         client.upload([n])

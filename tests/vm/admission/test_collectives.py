@@ -175,7 +175,7 @@ def test_one_result_that_another_session_holds_protects_the_whole_group() -> Non
 
 
 def test_a_cancellation_dooms_the_group_and_leaves_another_sessions_alone() -> None:
-    """Both are over the same devices."""
+    """Both groups are over the same devices."""
     machine = Machine()
     mine, theirs = machine.session(), machine.session()
     machine.send(mine, *uploads(), reduce_all())

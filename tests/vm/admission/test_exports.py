@@ -342,7 +342,7 @@ AFTERWARDS = [add_to, overwrite, set_a_part, inherit, release_and_go_on, write_e
 def test_what_an_ended_session_had_mapped_stays_whatever_others_do(
     daemon: Daemon, afterwards: Callable[[Holder, int], None], *, uploaded: bool
 ) -> None:
-    """Its client, or a child of its client, may still read it."""
+    """The session's client, or a child of the client, may still read the memory."""
     ended, other = daemon.client(), daemon.client()
     x = upload_shared(ended, np.full(COUNT, 1.0))[0] if uploaded else ended.large(1)
     ended.publish("x", ids=[x])
@@ -558,7 +558,7 @@ def test_a_cancelled_session_gets_cancellation_errors(daemon: Daemon) -> None:
 
 
 def test_the_release_of_an_export_ends_a_fetch_that_waits(daemon: Daemon) -> None:
-    """Not by a copy, which the scheduler's thread would make, of any size, in memory that is not counted."""
+    """The fetch does not end by a copy of any size, which the scheduler's thread would make in uncounted memory."""
     client = daemon.client()
     x = client.large(7, "sim:0")
     export, request = client.begin(x)

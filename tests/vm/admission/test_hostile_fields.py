@@ -222,7 +222,7 @@ class Scene:
         return well_formed(*ids)[DECLARATIONS[kind]]
 
     def damaged(self, kind: MessageKind, name: str, value: Any) -> list[Any]:
-        """That message with another value in one field."""
+        """The message with another value in one field."""
         message = self.message(kind)
         array = encode_message(message)
         array[1 + message._fields.index(name)] = value

@@ -230,7 +230,7 @@ def test_ids_of_programs_and_routines_rise(bare: Bare) -> None:
     ],
 )
 def test_a_run_that_does_not_fit_is_refused_as_a_whole(bare: Bare, change: dict[str, Any], match: str) -> None:
-    """Its results, the tensors that it writes, its side effects and their chains get the error, at the run's line."""
+    """The run's results, the tensors that it writes, its side effects and their chains get the error, at its line."""
     client, program = bare.client(), accumulate()
     x, _ = client.upload([1.0]), client.upload([1.0, 2.0])
     w, chain = client.upload([1.0]), client.new()

@@ -312,7 +312,7 @@ def test_without_memory_the_client_is_told_and_others_go_on(gpu: Gpu, machine: V
 
 
 def share_many(client: Client, id_: int) -> None:
-    """More values than there is memory for."""
+    """Share more values than fit in memory."""
     for n in range(40):
         client.share(client.add(id_, float(n)))
 

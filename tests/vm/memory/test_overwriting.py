@@ -64,7 +64,7 @@ class TestFree:
 
 
 class TestForward:
-    """At dispatch; the instruction is bound to a stale input and one result without memory."""
+    """Forwarding at dispatch; the instruction is bound to a stale input and one result without memory."""
 
     @pytest.fixture
     def source(self, parts: Parts, copy: Copy) -> Copy:

@@ -208,7 +208,7 @@ class TestWriting:
         assert parts.at("cpu:0").planned == 8
 
     def test_so_is_one_whose_maker_is_doomed(self, parts: Parts) -> None:
-        """Its memory has left the plan, and the write needs memory."""
+        """The maker's result has left the plan, and the write needs memory."""
         x, y = parts.tensor(filled=False), parts.tensor()
         parts.op("gate", writes=[y])
         maker = parts.op("maker", reads=[y], writes=[x], opcode=Opcode.ACCESS)
@@ -445,7 +445,7 @@ class TestMoving:
 
 class TestManyViews:
     def test_a_storage_keeps_the_newest_copies_of_its_views(self, parts: Parts) -> None:
-        """As many copies as its tensors can use, and some more: here it has two at a time."""
+        """As many copies as the storage's tensors can use, and some more: here it has two tensors at a time."""
         kept = VIEWS + 2 * len(parts.backends)
         base = parts.tensor(kept + 2)
         for row in range(kept + 2):

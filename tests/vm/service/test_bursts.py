@@ -30,7 +30,7 @@ MAIN = ("tests.vm.service.broken_daemons", "held_up")
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """This process may open enough files for a burst."""
+    """Let this process open enough files for a burst."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     if before[1] < MINE:
         pytest.skip(f"this process may open at most {before[1]} files, and a burst needs {MINE}")

@@ -104,7 +104,7 @@ def test_a_connection_that_ends_without_a_goodbye_is_lost(scene: Scene) -> None:
 
 
 def test_the_messages_that_wait_are_taken_once_for_all_connections_that_have_ended() -> None:
-    """Before the first of their sessions ends, since their goodbyes may be among the messages."""
+    """The messages are taken before the first of the sessions ends, since the goodbyes may be among them."""
     steps: list[Any] = []
     peers = [Ended() for _ in range(5)]
 

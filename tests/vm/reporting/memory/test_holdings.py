@@ -85,7 +85,7 @@ def test_a_storage_remembers_what_made_it_however_it_came_about(make_session, ma
 
 
 def test_tensors_tell_the_op_that_made_them_and_what_it_was_of(make_session):
-    """On the driving thread and on a stream's."""
+    """For ops on the driving thread and on a stream's thread."""
     session = make_session(devices=["cpu:0", {"name": "sim:0", "compute_delay": 0.001}])
     for device in ("cpu:0", "sim:0"):
         x = session.asarray(np.ones((4, 2), np.float32), device=device)

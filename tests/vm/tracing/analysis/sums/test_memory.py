@@ -197,7 +197,7 @@ def test_a_long_curve_is_thinned_and_keeps_its_peak(trace):
 
 
 def test_a_thinned_curve_ends_as_low_as_the_whole_one(trace):
-    """Its last piece has a high point, and then a long time without work."""
+    """The curve's last piece has a high point, and then a long time without work."""
     (cpu,) = memory(trace)
     cpu.curve[:] = [(n, 3072) for n in range(19_999)] + [(1_000_000, 1)]
     assert memory_picture._thinned(cpu.curve)[-1] == (1_000_000, 1)
