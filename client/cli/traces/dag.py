@@ -30,7 +30,12 @@ _AMOUNT: Final = click.IntRange(min=0)
 @source
 @options.address
 @output_option
-@click.option("--format", "wanted", type=click.Choice(FORMATS), default="dot", help="What to write.")
+@click.option(
+    "--format",
+    "wanted",
+    type=click.Choice(FORMATS),
+    help="What to write. Default: the format that the file's name ends in, else dot.",
+)
 @selects
 @click.option("--id", "ids", type=int, multiple=True, help="Only this instruction; may be given several times.")
 @click.option("--around", type=int, help="Only the instructions near this one.")
@@ -62,7 +67,7 @@ def dag(
     *,
     address: str | None,
     output: Path | None,
-    wanted: str,
+    wanted: str | None,
     chooses: Filter,
     fold: bool | None,
     fold_by: str | None,
@@ -75,11 +80,12 @@ def dag(
 
     dot and mermaid are texts for other tools, svg and png need Graphviz, html is a page with zoom and search.
 
-    Example: tensord trace dag run.trace --upstream 4711 --depth 3 --format html -o dag.html
+    Example: tensord trace dag run.trace --upstream 4711 --depth 3 -o dag.html
     """
     from ....vm.tracing.analysis.waits.critical import with_critical_path
 
-    wanted = "json" if as_json else wanted
+    suffix = "" if output is None else output.suffix[1:]
+    wanted = "json" if as_json else wanted or (suffix if suffix in FORMATS else "dot")
     if part["first"] is not None and part["last"] is not None:
         raise click.BadParameter("--first and --last exclude each other: give one of them")
     if fold is False and fold_by is not None:

@@ -334,6 +334,21 @@ class TestPictures:
         assert run("trace", "dag", saved, "--format", "html", "-o", tmp_path / "x.html")[0] == 0
         assert "<!DOCTYPE html>" in (tmp_path / "x.html").read_text()
 
+    @pytest.mark.parametrize(
+        ("name", "options", "begins"),
+        [
+            ("x.html", (), "<!DOCTYPE html>"),
+            ("x.json", (), "{"),
+            ("x.dot", (), "digraph"),
+            ("x.txt", (), "digraph"),
+            ("x", (), "digraph"),
+            ("x.html", ("--format", "mermaid"), "flowchart"),
+        ],
+    )
+    def test_the_name_of_the_file_chooses_the_format(self, run, saved, tmp_path, name, options, begins):
+        assert run("trace", "dag", saved, *options, "-o", tmp_path / name)[0] == 0
+        assert (tmp_path / name).read_text().startswith(begins)
+
     def test_parts_fold_by_line_on_request(self, run, tmp_path):
         path = tmp_path / "x.trace"
         Trace(record(n, (n, "mut"), location=f"train.py:{n % 2} in f") for n in range(1, 41)).save(path)
