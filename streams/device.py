@@ -382,7 +382,7 @@ class Device(ABC):
         """The bytes of each discarded block that the process `pid` may still have open; 0: any process."""
         return []
 
-    def let_go_of_blocks(self) -> None:  # noqa: B027 - one that shares none has nothing to do
+    def free_unused_blocks(self) -> None:  # noqa: B027 - one that shares none has nothing to do
         """Free the discarded blocks whose users have ended."""
 
     def await_event(self, event: Any) -> None:

@@ -366,11 +366,11 @@ class Engine:
             for copy in storage.current():
                 copy.buffer = None
 
-    def let_go_of_blocks(self) -> None:
+    def free_unused_blocks(self) -> None:
         """Free the blocks of GPU memory whose sessions are closed, and which no process has open any more."""
         with self._step():
             for device in self.devices.values():
-                device.backend.let_go_of_blocks()
+                device.backend.free_unused_blocks()
                 self.scheduler.retry(device)
 
     def break_waits(self, before: int) -> bool:

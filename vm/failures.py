@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ..interpreter.errors import TensordError
-from .log import log, unhindered
+from .log import best_effort, log
 
 GRACE = 1.0
 WINDOW = 10.0
@@ -132,5 +132,5 @@ def sum_up(entry: SessionFailures) -> list[LogWarning]:
 def log_lines(lines: Iterable[LogWarning]) -> None:
     """Log the lines; a failing log handler does not stop the machine."""
     for event, fields in lines:
-        with unhindered():
+        with best_effort():
             log.warning(event, **fields)

@@ -91,7 +91,7 @@ _LOGGER.addHandler(Unconfigured(_LOGGER))
 
 
 @contextmanager
-def unhindered() -> Iterator[None]:
+def best_effort() -> Iterator[None]:
     """A block of bookkeeping or logging on which nothing depends: an exception is logged, if possible, and dropped."""
     try:
         yield

@@ -21,7 +21,7 @@ from ..streams.stream import Sink, Stream
 from .durability.taking import NOT_THERE
 from .engine import RUN_WORK, Engine
 from .failures import Failures, LogWarning, log_lines
-from .log import log, unhindered
+from .log import best_effort, log
 from .model.instruction import COMPILING
 from .model.launches import Fence
 from .model.session import VmSession
@@ -122,7 +122,7 @@ class Runtime:
 
     def departing(self, session: VmSession) -> list[LogWarning]:
         """Keep the texts of a closing session that traces need; return log lines about its unreported failures."""
-        with unhindered():
+        with best_effort():
             self.locations.ended(session)
         return self.failures.end(session.id)
 
@@ -154,7 +154,7 @@ class Runtime:
         """Free the blocks of GPU memory of closed sessions, once the processes that had them open have ended."""
         if any(device.blocks_left_open() for device in self.devices.values()):
             with self.driving():
-                self.engine.let_go_of_blocks()
+                self.engine.free_unused_blocks()
 
     def watch_files(self) -> None:
         """Poison the values that lie in changed files, and log these files."""

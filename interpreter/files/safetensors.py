@@ -111,11 +111,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _no_number(text: str) -> NoReturn:
+def _refuse_float(text: str) -> NoReturn:
     raise ValueError(f"{text[:NAME_LENGTH_SHOWN]} is not a whole number")
 
 
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_no_number, parse_constant=_no_number)
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_refuse_float, parse_constant=_refuse_float)
 
 
 def _metadata(file: TensorFile, value: Any) -> dict[str, str]:

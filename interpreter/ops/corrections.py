@@ -90,7 +90,7 @@ def _all(mask: Array) -> bool:
     return bool(np.count_nonzero(mask) == mask.size)
 
 
-def _none(mask: Array) -> bool:
+def _is_all_false(mask: Array) -> bool:
     """Whether a NumPy mask is all false."""
     return not np.count_nonzero(mask)
 
@@ -167,7 +167,7 @@ def _complex_power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
     """Complex powers, with exp(x2 * log(x1)) where NumPy returns NaN for operands that are not NaN."""
     powers = xp.power(x1, x2)
     undefined = xp.isnan(powers)
-    if xp is not np or not _none(undefined):
+    if xp is not np or not _is_all_false(undefined):
         undefined = undefined & ~(xp.isnan(x1) | xp.isnan(x2))
         logarithms = xp.log(xp.asarray(x1, dtype=powers.dtype))
         powers = xp.where(undefined, xp.exp(xp.multiply(x2, logarithms)), powers)
@@ -189,7 +189,7 @@ def sign(xp: ArrayModule, x: Array, out: Array) -> None:
         real, imag = xp.divide(x.real, magnitude), xp.divide(x.imag, magnitude)
         out.real[...], out.imag[...] = real, imag
         xp.copyto(out, 0, where=zero)
-    if xp is not np or not _none(undefined):
+    if xp is not np or not _is_all_false(undefined):
         xp.copyto(out, complex(np.nan, np.nan), where=undefined)
 
 
@@ -259,7 +259,7 @@ def log1p(xp: ArrayModule, x: Array, out: Array) -> None:
     if xp is not np:
         _complex_log1p(xp, x, small, out)
         return
-    if _none(small):
+    if _is_all_false(small):
         xp.log1p(x, out)
         return
     near = x[small]

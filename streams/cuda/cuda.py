@@ -286,7 +286,7 @@ class CudaDevice(CopyingDevice):
     def blocks_left_open(self, pid: int = 0) -> list[int]:
         return self._shared.left_open(pid)
 
-    def let_go_of_blocks(self) -> None:
+    def free_unused_blocks(self) -> None:
         for buffer in self._shared.unused():
             super().discard(buffer)
 

@@ -170,7 +170,7 @@ class ShareHandler:
         user = session.gpu.user()
         if user is None:
             raise MetadataError(f"the end of the client's process could not be noticed; {ADVICE}")
-        home.backend.let_go_of_blocks()
+        home.backend.free_unused_blocks()
         size = home.backend.block_size(meta.nbytes)
         check_bytes(session, size + sum(home.backend.blocks_left_open(user.pid)))
         if home.ceiling:

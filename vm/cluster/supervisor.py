@@ -206,7 +206,7 @@ class Supervisor:
 
     # -- messages to the daemon ---------------------------------------------------------------------------------------
 
-    async def asked(self, what: str, *arguments: Any) -> Any:
+    async def ask_daemon(self, what: str, *arguments: Any) -> Any:
         """The daemon's answer to a question."""
         return await asyncio.to_thread(self._ask, self.keeper.address, what, *arguments)
 
@@ -221,7 +221,7 @@ class Supervisor:
                 continue
             now = (self.keeper.incarnation, self.members.version, self.credentials.version)
             if serves and reported != now:
-                await self.asked("join", [dict(one) for one in self.members.table()], self.credentials.token)
+                await self.ask_daemon("join", [dict(one) for one in self.members.table()], self.credentials.token)
                 reported = now
                 continue
             await self._changes.wait(seen)
@@ -229,7 +229,7 @@ class Supervisor:
     async def _describe(self) -> None:
         """Ask a daemon that has just begun to serve for its own entry."""
         incarnation = self.keeper.incarnation
-        entries = await self.asked("members")
+        entries = await self.ask_daemon("members")
         if self.keeper.incarnation == incarnation and self.keeper.served_since is not None:
             self.keeper.described(next(one for one in entries if one["node"] == self.node))
 
@@ -274,7 +274,7 @@ class Supervisor:
         self.keeper.look()
         draining = self.keeper.state is DaemonProcessState.DRAINING
         if draining and self._drained != self.keeper.incarnation:
-            await self.asked("drain")
+            await self.ask_daemon("drain")
             self._drained = self.keeper.incarnation
         now = self.keeper.now()
         if draining or now - self._looked >= FIGURES_INTERVAL:
@@ -285,7 +285,7 @@ class Supervisor:
         """Pass the daemon's figures on, or None if it does not answer; end the daemon if it is draining and has no
         sessions."""
         try:
-            status = await self.asked("status") if self.keeper.devices else None
+            status = await self.ask_daemon("status") if self.keeper.devices else None
         except (TensordError, TimeoutError):
             status = None  # the daemon has just ended, or is busy
         self._observe(self.keeper.row(), status)

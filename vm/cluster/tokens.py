@@ -52,7 +52,7 @@ def settle_token(address: str, environment: MutableMapping[str, str], ray: str) 
     endpoint = host_and_port(address)
     if endpoint is None or _is_for_ray_alone(environment):
         return
-    reply = _asked(address, endpoint, "")
+    reply = _ask_gcs(address, endpoint, "")
     if reply.outcome is CallOutcome.FOREIGN:
         raise ClusterError(
             f"the process at {address} is not a Ray cluster: use the address that `ray start --head` has printed; its "
@@ -60,7 +60,7 @@ def settle_token(address: str, environment: MutableMapping[str, str], ray: str) 
         )
     if reply.outcome is CallOutcome.REFUSED:
         token = _own_token(address, environment)
-        reply = _asked(address, endpoint, token.text)
+        reply = _ask_gcs(address, endpoint, token.text)
         if reply.outcome is CallOutcome.REFUSED:
             raise ClusterError(
                 f"Ray at {address} does not accept the token of {token.source}. The right one: {TOKEN_ADVICE}"
@@ -91,7 +91,7 @@ def asks_for_token(address: str, environment: Mapping[str, str]) -> bool:
     endpoint = host_and_port(address)
     outcome = CallOutcome.UNKNOWN
     if endpoint is not None and not _is_for_ray_alone(environment):
-        outcome = _asked(address, endpoint, "").outcome
+        outcome = _ask_gcs(address, endpoint, "").outcome
     if outcome in (CallOutcome.ADMITTED, CallOutcome.REFUSED):
         return outcome is CallOutcome.REFUSED
     return environment.get(MODE, "").lower() in ("token", "k8s")
@@ -120,7 +120,7 @@ def _is_for_ray_alone(environment: Mapping[str, str]) -> bool:
     return any(environment.get(name, "").lower() in ("1", "true") for name in RAY_ONLY_VARIABLES)
 
 
-def _asked(address: str, endpoint: tuple[str, int], token: str) -> GcsReply:
+def _ask_gcs(address: str, endpoint: tuple[str, int], token: str) -> GcsReply:
     try:
         return call(*endpoint, token, CALL_TIMEOUT)
     except OSError as error:

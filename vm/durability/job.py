@@ -123,14 +123,14 @@ class CheckpointJob:
         spreading = bool(self.failed)
         while spreading:
             spreading = False
-            for group in (*self.groups, *self._torn()):
+            for group in (*self.groups, *self._incomplete_parts()):
                 first = next((name for name in sorted(group) if name in self.failed), None)
                 if first is not None and not group <= self.failed.keys():
                     spreading = True
                     why = f"it belongs together with {first.replace(INNER_SEPARATOR, ' ')!r}: {self.failed[first]}"
                     self.failed |= {name: why for name in sorted(group) if name not in self.failed}
 
-    def _torn(self) -> Iterator[set[str]]:
+    def _incomplete_parts(self) -> Iterator[set[str]]:
         """The parts of each global tensor that cannot be restored from the parts that have not failed."""
         for ways in families(self.contents.names).values():
             yield from (set(way) for way in ways if not covering_names(set(way).difference(self.failed)))
@@ -231,10 +231,11 @@ class CheckpointJob:
             writer.discard(name)
         routines = {name for name in self.failed if name in last and last[name].meta is None}
         captured = [name for name, record in last.items() if owner_of(record) in routines] if routines else []
-        torn: set[str] = set().union(*self._torn())
-        lost = {name for name in self.failed if part_of(name) is not None and name not in torn}  # other parts suffice
-        names = [name for name in (*self.failed, *captured) if name in last and name not in lost]
-        self._keep_as_it_was(writer, ((name, last[name]) for name in names))
+        incomplete: set[str] = set().union(*self._incomplete_parts())
+        # Of a global tensor whose other parts suffice, a failed part is left out.
+        left_out = {name for name in self.failed if part_of(name) is not None and name not in incomplete}
+        names = [name for name in (*self.failed, *captured) if name in last and name not in left_out]
+        self._carry_records(writer, ((name, last[name]) for name in names))
 
     def _carry(self, writer: GenerationWriter) -> None:
         """Carry forward the durable entries that this checkpoint does not rewrite, including those of earlier runs."""
@@ -250,9 +251,9 @@ class CheckpointJob:
                 entries[name] = record
             elif both & stays:
                 entries[name] = record
-        self._keep_as_it_was(writer, entries.items())
+        self._carry_records(writer, entries.items())
 
-    def _keep_as_it_was(self, writer: GenerationWriter, records: Iterable[tuple[str, ValueRecord]]) -> None:
+    def _carry_records(self, writer: GenerationWriter, records: Iterable[tuple[str, ValueRecord]]) -> None:
         """Add records of the last generation with their fields, except those whose files are gone."""
         for name, record in records:
             if name not in writer.records:

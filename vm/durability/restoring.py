@@ -146,10 +146,10 @@ class Restoring(Generic[Kind]):
             except (TensordError, TypeError, ValueError) as error:
                 self.failed[name] = str(error)
         if len(piece) < PIECE:
-            self._leave_out_halves()
+            self._drop_incomplete()
         return len(piece) == PIECE
 
-    def _leave_out_halves(self) -> None:
+    def _drop_incomplete(self) -> None:
         """Leave out global tensors whose parts do not suffice to restore them."""
         for whole, ways in families(self.given).items():
             for way in ways:

@@ -92,7 +92,7 @@ class Tiers:
             return True
         if not device.short and device.tiers:
             gather(device, self.scheduler.storages())
-        return self._let_leave(RoomRequest(device, spare, cause.session.account, need), cause)
+        return self._evict_until_fits(RoomRequest(device, spare, cause.session.account, need), cause)
 
     def make_share_of(
         self, device: DeviceState, spare: Collection[Copy], account: Account | None, cause: Cause, need: int
@@ -103,9 +103,9 @@ class Tiers:
             return True
         if not device.short and device.tiers:
             gather(device, self.scheduler.storages())
-        return self._let_leave(RoomRequest(device, spare, account, need, own=True), cause)
+        return self._evict_until_fits(RoomRequest(device, spare, account, need, own=True), cause)
 
-    def _let_leave(self, room: RoomRequest, cause: Cause) -> bool:
+    def _evict_until_fits(self, room: RoomRequest, cause: Cause) -> bool:
         """Drop or evict copies until the request fits; False if it cannot, or if the same request has just failed."""
         refusals, bound = self.refusals, self.scheduler.bound
         with refusals:

@@ -115,7 +115,7 @@ class Fences:
             launches.learn(fence, self.passed_at[device])
         self.passed_at[device] = fence.finished
         launches.done = max(launches.done, fence.cost)
-        if launches.flooded and not too_far(device, launches, 2):
+        if launches.flooded and not is_too_far_ahead(device, launches, 2):
             for session in launches.flooded:
                 session.flooded = False
             launches.flooded.clear()
@@ -236,7 +236,7 @@ class Fences:
         if launches.cost < launches.fence_cost and launches.order.issued < launches.fence_number:
             return
         self.fence_after(device, launches, launches.order.issued)
-        if too_far(device, launches, 1):
+        if is_too_far_ahead(device, launches, 1):
             launches.flooded[session] = None
             session.flooded = True
 
@@ -272,7 +272,7 @@ def room_of(device: DeviceState, launches: Launches) -> int:
     return int((EXCLUSIVE_NS if len(device.users) < 2 else SHARED_NS) * launches.pace)
 
 
-def too_far(device: DeviceState, launches: Launches, part: int) -> bool:
+def is_too_far_ahead(device: DeviceState, launches: Launches, part: int) -> bool:
     """Whether the launches ahead of the device exceed 1/`part` of the limits, by number or by cost."""
     ahead, cost = launches.order.issued - launches.order.reached, launches.cost - launches.done
     return ahead >= LEAST_AHEAD and (ahead * part > MOST_AHEAD or cost * part >= room_of(device, launches))

@@ -36,7 +36,7 @@ def make_tls(node: str) -> Tls:
     for context in (server, client):
         context.minimum_version = ssl.TLSVersion.TLSv1_3
     fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.decode())).hexdigest()
-    return Tls(partial(wrapped, server, server_side=True), partial(dialled, client), fingerprint)
+    return Tls(partial(wrapped, server, server_side=True), partial(tls_connection_to, client), fingerprint)
 
 
 def wrapped(context: ssl.SSLContext, connection: socket, *, server_side: bool = False) -> ssl.SSLSocket:
@@ -45,7 +45,7 @@ def wrapped(context: ssl.SSLContext, connection: socket, *, server_side: bool = 
     return context.wrap_socket(connection, server_side=server_side)
 
 
-def dialled(context: ssl.SSLContext, connection: socket, fingerprint: str) -> ssl.SSLSocket:
+def tls_connection_to(context: ssl.SSLContext, connection: socket, fingerprint: str) -> ssl.SSLSocket:
     """A TLS connection to the daemon with this fingerprint; ProtocolError if its certificate has another one."""
     secure = wrapped(context, connection)
     try:

@@ -118,10 +118,10 @@ def betaincinv(xp: ArrayModule, of: Library, a: Array, b: Array, p: Array) -> Ar
 
     CuPy's bisection never ends if a and b are so small that 1 / a is infinite.
     """
-    return of.betaincinv(_not_tiny(xp, a), _not_tiny(xp, b), p)
+    return of.betaincinv(_clear_of_zero(xp, a), _clear_of_zero(xp, b), p)
 
 
-def _not_tiny(xp: ArrayModule, x: Array) -> Array:
+def _clear_of_zero(xp: ArrayModule, x: Array) -> Array:
     return xp.where((x > 0) & (x < LEAST_PARAMETER), LEAST_PARAMETER, x)
 
 

@@ -290,7 +290,7 @@ def test_blocks_of_an_ended_session_are_kept_and_counted_until_their_process_has
     assert device(machine).backend.allocated == PAGE
     assert (value_in(gpu, shared) == NUMBERS).all()
     with machine.locked():
-        machine.engine.let_go_of_blocks()
+        machine.engine.free_unused_blocks()
     assert device(machine).backend.allocated == PAGE
     client.user.over = True
     machine.watch_blocks()

@@ -107,7 +107,7 @@ class SupervisorActor:
             locks=locks,
             usual=usual_address(locks),
             observe=Gauges(node).observe,
-            echo=to_the_workers_log,
+            echo=log_in_worker,
         )
         self._watch_raylet()
         begin = self.supervisor.begin(after=after, anew=context.was_current_actor_reconstructed)
@@ -162,7 +162,7 @@ class SupervisorActor:
 
     async def status(self) -> Any:
         """The daemon's status."""
-        return await self.supervisor.asked("status")
+        return await self.supervisor.ask_daemon("status")
 
     async def reach(self, host: str, port: int, seconds: float) -> float:
         """How many seconds this node takes to connect to a port of another node. OSError if it cannot be reached."""
@@ -209,7 +209,7 @@ def usual_address(locks: Locks) -> str:
     return ""
 
 
-def to_the_workers_log(line: str) -> None:
+def log_in_worker(line: str) -> None:
     """Print a line of the daemon's log to stderr, which Ray stores as this worker's log."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()

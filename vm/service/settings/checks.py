@@ -122,7 +122,7 @@ def address_list(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
         raise ValueError('a list of addresses, such as ["tcp://127.0.0.1:7700"]')
     for text in value:
-        _said(parse, text)
+        _as_sentence(parse, text)
     return tuple(dict.fromkeys(value))
 
 
@@ -130,7 +130,7 @@ def device_list(value: object) -> tuple[Any, ...]:
     """Names of devices, or tables with a name and options, as in `connect(devices=...)`."""
     if not isinstance(value, list | tuple) or not value:
         raise ValueError('a list of devices, such as ["cpu:0", {name = "sim:0", memory = "1 GiB"}]')
-    _said(partial(check_devices, present=False), value)  # CuPy is not imported before its cache has a directory
+    _as_sentence(partial(check_devices, present=False), value)  # CuPy is not imported before its cache has a directory
     return tuple(value)
 
 
@@ -174,7 +174,7 @@ def metrics_address(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f'{ENDPOINT_FORMS}, or ""')  # noqa: TRY004 - as in `flag`
     if value:
-        _said(Endpoint.of, value)
+        _as_sentence(Endpoint.of, value)
     return value
 
 
@@ -185,7 +185,7 @@ def bandwidth(value: object) -> float:
     raise ValueError('bytes per second, as a number or a string such as "1 GiB", or 0 for no limit')
 
 
-def _said(check: Callable[[Any], object], value: Any) -> None:
+def _as_sentence(check: Callable[[Any], object], value: Any) -> None:
     """Run a check of another module, and raise its message as a `SentenceError`."""
     try:
         check(value)
