@@ -121,9 +121,9 @@ def check(name: object, options: object) -> None:
 
 def find_kinds(package: str) -> None:
     """Define the kinds of this tree: import the module `kind` of each package inside `package`."""
-    for found in iter_modules(import_module(package).__path__):
-        if found.ispkg and MODULE in submodules(f"{package}.{found.name}"):
-            import_module(f"{package}.{found.name}.{MODULE}")
+    for module in iter_modules(import_module(package).__path__):
+        if module.ispkg and MODULE in submodules(f"{package}.{module.name}"):
+            import_module(f"{package}.{module.name}.{MODULE}")
 
 
 def kind_named(device: str) -> DeviceKind | None:
@@ -166,6 +166,6 @@ def offering(kind: str) -> Iterator[str]:
     from importlib.metadata import entry_points  # some 20 ms, which is acceptable on the way to an error
 
     with suppress(Exception):  # the metadata of any package may be broken, and this only improves a message
-        for found in entry_points(group=DEVICES, name=kind):
-            if found.dist is not None:
-                yield found.dist.name
+        for entry_point in entry_points(group=DEVICES, name=kind):
+            if entry_point.dist is not None:
+                yield entry_point.dist.name

@@ -77,15 +77,15 @@ class DataTypes(Functions):
     def finfo(self, type: DType | Tensor, /) -> FloatInfo:  # noqa: A002 - the standard's name
         """Limits of a floating-point dtype, or of a tensor's; TypeError for others."""
         dtype = _of_kind(_dtype(type, "finfo"), kinds.FLOATING, "finfo")
-        found = np.finfo(dtype)  # type: ignore[type-var]
-        eps, high, low, normal = map(float, (found.eps, found.max, found.min, found.smallest_normal))
-        return FloatInfo(int(found.bits), eps, high, low, normal, np.dtype(found.dtype))
+        info = np.finfo(dtype)  # type: ignore[type-var]
+        eps, high, low, normal = map(float, (info.eps, info.max, info.min, info.smallest_normal))
+        return FloatInfo(int(info.bits), eps, high, low, normal, np.dtype(info.dtype))
 
     def iinfo(self, type: DType | Tensor, /) -> IntegerInfo:  # noqa: A002 - the standard's name
         """Limits of an integer dtype, or of a tensor's; TypeError for others."""
         dtype = _of_kind(_dtype(type, "iinfo"), kinds.INTEGER, "iinfo")
-        found = np.iinfo(dtype)  # type: ignore[type-var]
-        return IntegerInfo(int(found.bits), int(found.max), int(found.min), dtype)
+        info = np.iinfo(dtype)  # type: ignore[type-var]
+        return IntegerInfo(int(info.bits), int(info.max), int(info.min), dtype)
 
     def isdtype(self, dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
         """Is `dtype` equal to `kind`, or of that kind, or of one of several? float16 counts as "real floating"."""

@@ -111,9 +111,9 @@ class Context:
         MetadataKeyError."""
         scope = self._opened()
         check_name(name)
-        found = scope.find(name)
-        if found is not None:
-            return self._own(found)
+        tensor = scope.find(name)
+        if tensor is not None:
+            return self._own(tensor)
         known = ", ".join(scope.all_names()) or "none"
         raise located(MetadataKeyError(f"there is no {name!r} in this context or around it (names: {known})"))
 

@@ -51,9 +51,9 @@ class DescribedArguments:
             return ArgumentSlot(PARAMETER, self._tensors.setdefault(id(value), len(self._tensors)))
         if is_number(value):
             return self._number(plain_number(value))
-        found = members(value)
-        if found is not None:
-            return nested(value, found, [self.node(each) for _, each in found])
+        named_members = members(value)
+        if named_members is not None:
+            return nested(value, named_members, [self.node(each) for _, each in named_members])
         plain = value is None or isinstance(value, str | bool)
         return Fixed((str(value) if isinstance(value, str) else value) if plain else Other(type(value).__name__))
 

@@ -97,14 +97,14 @@ class Cluster:
         """The core of the node that was connected first; during the capture of a routine, the routine's core."""
         capture: Any = CURRENT.capture
         if capture is not None and capture.core.cluster is self:
-            found: Parts = capture.core
-            return found
+            core: Parts = capture.core
+            return core
         return self.core(self.home)
 
     def core(self, node: str) -> Parts:
         """The core of a node's session, which is opened unless one is open. NodeLost if the node is gone."""
-        found = self._living.get(node)
-        return found if found is not None and not found.closed else self._open(node, found)
+        core = self._living.get(node)
+        return core if core is not None and not core.closed else self._open(node, core)
 
     def cores(self) -> list[Parts]:
         """The cores of the open sessions, in the order of the nodes."""
@@ -142,8 +142,8 @@ class Cluster:
         """The core for a call with these values."""
         from .routing import core_of
 
-        found: Any = core_of(self, values)
-        return found  # type: ignore[no-any-return]
+        core: Any = core_of(self, values)
+        return core  # type: ignore[no-any-return]
 
     def is_elsewhere(self, core: Any, device: Any) -> bool:
         """Return whether `device` names a device of another node than that core's."""
@@ -245,8 +245,8 @@ class Cluster:
         return self.cores()
 
     def _is_closed(self, node: str) -> bool:
-        found = self._living.get(node)
-        return found is None or found.closed
+        core = self._living.get(node)
+        return core is None or core.closed
 
     def _try_to_open(self, node: str) -> None:
         with suppress(TensordError):

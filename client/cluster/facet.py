@@ -39,16 +39,16 @@ class ClusterFacet:
 
 def on_node(core: Core) -> Session:
     """The session of one node, for calls of its methods."""
-    found = object.__new__(Session)
-    found._core = core  # type: ignore[assignment]
-    return found
+    session = object.__new__(Session)
+    session._core = core  # type: ignore[assignment]
+    return session
 
 
 def open_cores(cluster: Cluster, nodes: Collection[str] | None = None) -> Steps[list[Parts]]:
     """Open the sessions of these nodes, or of all; returns their cores, without nodes that cannot be reached."""
     cluster.check_open()
-    found: list[Parts] = yield LongWork(partial(cluster.open_all, nodes))
-    return [core for core in found if nodes is None or core.node in nodes]
+    cores: list[Parts] = yield LongWork(partial(cluster.open_all, nodes))
+    return [core for core in cores if nodes is None or core.node in nodes]
 
 
 def all_or_raise(results: Iterable[T | TensordError]) -> list[T]:

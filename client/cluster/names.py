@@ -133,8 +133,8 @@ def looked_up(at_nodes: Mapping[str, NameAtNode], *, snapshot: bool) -> Steps[di
     results = yield from side_by_side(
         (core.outbox, of_node.looking_up(core, some, snapshot=snapshot, wait=AT_ONCE)) for core, some in by_core.items()
     )
-    found = dict(zip(by_core, all_or_raise(results), strict=True))
-    return {name: found[one.core][one.name] for name, one in at_nodes.items()}
+    values = dict(zip(by_core, all_or_raise(results), strict=True))
+    return {name: values[one.core][one.name] for name, one in at_nodes.items()}
 
 
 def unpublishing(cluster: Cluster, names: Sequence[str]) -> Steps[None]:

@@ -73,10 +73,10 @@ def first_tensor(values: Any, depth: int) -> Tensor | None:
         inside = values
     elif isinstance(values, Mapping):
         inside = values.values()
-    for each in inside if depth else ():
-        found = first_tensor(each, depth - 1)
-        if found is not None:
-            return found
+    for member in inside if depth else ():
+        tensor = first_tensor(member, depth - 1)
+        if tensor is not None:
+            return tensor
     return None
 
 
@@ -115,7 +115,7 @@ def routed(
 def device_argument(positions: Mapping[str, int], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, Any]:
     """The argument that gives the devices, if there is one: its parameter, and its value."""
     for name, index in positions.items():
-        found = kwargs.get(name, args[index] if index < len(args) else None)
-        if found is not None:
-            return name, found
+        where = kwargs.get(name, args[index] if index < len(args) else None)
+        if where is not None:
+            return name, where
     return "", None

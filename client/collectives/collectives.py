@@ -185,8 +185,8 @@ def compute(
 def library_of(asked: ResolvedRequest, homes: Sequence[str], libraries: Mapping[str, str]) -> str:
     """The library that can carry out the collective: all of its devices have the same version of it; "" if there is
     none."""
-    found = {libraries.get(name, "") for name in asked.devices} if is_launchable(asked, homes) else set()
-    return found.pop() if len(found) == 1 else ""
+    names = {libraries.get(name, "") for name in asked.devices} if is_launchable(asked, homes) else set()
+    return names.pop() if len(names) == 1 else ""
 
 
 def over_nodes(core: Core, tensors: Sequence[Tensor], devices: Sequence[str]) -> bool:

@@ -22,6 +22,6 @@ def synchronize(ordinal: int) -> None:
 
     An error means a lost device, which does nothing more.
     """
-    found = cupy()
-    with suppress(Exception), found.cuda.Device(ordinal):
-        found.cuda.runtime.deviceSynchronize()
+    cp = cupy()
+    with suppress(Exception), cp.cuda.Device(ordinal):
+        cp.cuda.runtime.deviceSynchronize()

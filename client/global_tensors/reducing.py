@@ -55,8 +55,8 @@ def found_in_parts(form: Form, meta: Meta, axes: Collection[int]) -> Form:
 
 def brought_together(parts: Sequence[Tensor], form: Form, axes: Collection[int]) -> GlobalTensor:
     """The parts' results, gathered along all of the axes on each device. `form`: that of `found_in_parts`."""
-    found = Form.of(Meta.of(form.meta.shape, parts[0].dtype), form.placement, form.layout)  # type: ignore[union-attr]
-    return GlobalTensor(found, parts).to_global(layout=gathered(form.layout, axes))
+    form_of_parts = Form.of(Meta.of(form.meta.shape, parts[0].dtype), form.placement, form.layout)  # type: ignore[union-attr]
+    return GlobalTensor(form_of_parts, parts).to_global(layout=gathered(form.layout, axes))
 
 
 def product(name: str, x: GlobalTensor, attributes: Attributes, axes: Collection[int]) -> Tensor:
@@ -101,9 +101,9 @@ def variance(name: str, x: GlobalTensor, attributes: Attributes, axes: Collectio
         delta *= delta
     freedom = prod(meta.shape[n] for n in axes) - attributes["correction"]
     total = called("sum", [delta], {"axis": axis, "keepdims": attributes["keepdims"]})
-    found: Tensor = total / (float(freedom) if freedom > 0 else nan)
-    found = called("sqrt", [found]) if name == "std" else found
-    return called("astype", [whole(found)], {"dtype": "float16"}) if meta.dtype == np.float16 else found
+    result: Tensor = total / (float(freedom) if freedom > 0 else nan)
+    result = called("sqrt", [result]) if name == "std" else result
+    return called("astype", [whole(result)], {"dtype": "float16"}) if meta.dtype == np.float16 else result
 
 
 def whole(x: Any) -> Tensor:

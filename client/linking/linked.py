@@ -255,8 +255,8 @@ class ProgramBinding:
 
 def shown_name(name: str) -> str:
     """A name as records show it: the end of a long name, without enclosing functions."""
-    found = name.replace("<locals>.", "")
-    return "".join(letter if letter.isprintable() else "_" for letter in found[-MAX_SPAN_NAME_LENGTH:])
+    short = name.replace("<locals>.", "")
+    return "".join(letter if letter.isprintable() else "_" for letter in short[-MAX_SPAN_NAME_LENGTH:])
 
 
 def work_of(program: Program) -> int:

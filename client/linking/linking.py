@@ -155,9 +155,9 @@ def captured_tensor(core: Core, name: str, tensors: Mapping[str, Tensor]) -> Ten
     if name in tensors:
         return own(core, tensors[name])
     scope = open_from(core.innermost())
-    found = None if scope is None else scope.find(name)
-    if found is not None:
-        return own(core, found)
+    tensor = None if scope is None else scope.find(name)
+    if tensor is not None:
+        return own(core, tensor)
     raise located(
         MetadataError(f"link: the program captures a tensor {name!r}: give it in tensors=, or name it in a context")
     )

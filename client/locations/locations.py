@@ -185,9 +185,9 @@ class Locations:
 
 def path_to(callers: Callers, number: int) -> list[Any]:
     """The keys that lead to a number in a tree of call sites, nearest line first; empty if it is not there."""
-    for key, found in callers.items():
-        rest = path_to(found, number) if type(found) is dict else []
-        if rest or found == number:
+    for key, inner in callers.items():
+        rest = path_to(inner, number) if type(inner) is dict else []
+        if rest or inner == number:
             return [key, *rest]
     return []
 

@@ -115,9 +115,9 @@ def signed(function: C) -> C:
 
     `public` could correct Python's message, but costs a call; this costs some 30 ns.
     """
-    found = signature(function)
-    parameters = [each for each in found.parameters.values() if each.kind is not each.VAR_POSITIONAL]
-    function.__signature__ = found.replace(parameters=parameters)  # type: ignore[attr-defined]
+    given = signature(function)
+    parameters = [each for each in given.parameters.values() if each.kind is not each.VAR_POSITIONAL]
+    function.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
     return function
 
 

@@ -109,9 +109,9 @@ def expressions(code: CodeType, offsets: Iterable[int]) -> tuple[str, ...]:
 
 def name_at(code: CodeType, offset: int) -> str:
     """A name for an expression without a source text."""
-    found = next((each for each in dis.get_instructions(code) if each.offset == offset), None)
-    named = found is not None and found.opcode in _HAS_NAME
-    return str(found.argval) if found is not None and named else "getattr"
+    instruction = next((each for each in dis.get_instructions(code) if each.offset == offset), None)
+    named = instruction is not None and instruction.opcode in _HAS_NAME
+    return str(instruction.argval) if instruction is not None and named else "getattr"
 
 
 def read_in(code: Sequence[Instruction]) -> Iterator[str]:

@@ -92,9 +92,9 @@ def look_at_logger(search: Search, value: logging.Logger, name: str) -> None:
 
 def look_at_named(search: Search, value: Any, name: str) -> None:
     """The named attributes of an object that is not examined otherwise."""
-    found = dict_of(value)
-    if found is not None:
-        search.members(found.__getitem__, found, name, search.attributes)
+    attributes = dict_of(value)
+    if attributes is not None:
+        search.members(attributes.__getitem__, attributes, name, search.attributes)
 
 
 def level_of(logger: logging.Logger) -> tuple[Any, ...]:

@@ -73,8 +73,8 @@ class Watch:
 
     def __enter__(self) -> None:
         before: Any = sys.getprofile()
-        found = [value for _, value in sources_in(self._guards.found)]
-        self._states = {id(value): state_of(value) for value in (np.random.mtrand._rand, random._inst, *found)}
+        sources = [value for _, value in sources_in(self._guards.found)]
+        self._states = {id(value): state_of(value) for value in (np.random.mtrand._rand, random._inst, *sources)}
         try:
             with SHIELD:
                 self._collected = gc.isenabled()
@@ -115,8 +115,8 @@ class Watch:
     def _find_closures(self) -> None:
         """Find the functions with new code that are still alive, in one pass over all objects."""
         codes = self._closures
-        found = gc.get_referrers(*codes) if codes else ()
-        functions = [each for each in found if isinstance(each, FunctionType) and each.__code__ in codes]
+        referrers = gc.get_referrers(*codes) if codes else ()
+        functions = [each for each in referrers if isinstance(each, FunctionType) and each.__code__ in codes]
         for function in functions:
             self._guards.reached(function, "")
         for code in codes.keys() - {each.__code__ for each in functions}:
@@ -256,8 +256,8 @@ def value_at(frame: FrameType, path: tuple[str, ...]) -> Any:
     names = frame.f_locals if first in frame.f_locals else frame.f_globals
     value = names.get(first, MISSING)
     for name in attributes:
-        found = dict_of(value) if has_plain_attribute(type(value), name) else None
-        value = (found or {}).get(name, MISSING)
+        stored = dict_of(value) if has_plain_attribute(type(value), name) else None
+        value = (stored or {}).get(name, MISSING)
     return value
 
 
@@ -266,8 +266,8 @@ def has_plain_attribute(kind: type, name: str) -> bool:
     finds: Any = kind.__getattribute__
     if finds not in (object.__getattribute__, ModuleType.__getattribute__):
         return False
-    found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
-    return not hasattr(type(found), "__set__") and not hasattr(type(found), "__delete__")
+    attribute = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    return not hasattr(type(attribute), "__set__") and not hasattr(type(attribute), "__delete__")
 
 
 def is_made_by_program(frame: FrameType) -> bool:

@@ -67,8 +67,8 @@ def only_capture(core: Core, routine: Routine[..., Any] | BoundRoutine[..., Any]
         times = f"was captured for {len(entries)} kinds of arguments" if entries else "was not called yet"
         message = f"publish: {name} {times}: publish {name}.link(*arguments), which is for arguments of one kind"
         raise located(ProtocolError(message))
-    found = LinkedRoutine(entries[0].linked, entries[0].convention)
-    return found if instance is None else found.bound()
+    linked = LinkedRoutine(entries[0].linked, entries[0].convention)
+    return linked if instance is None else linked.bound()
 
 
 # -- looked up ---------------------------------------------------------------------------------------------------------

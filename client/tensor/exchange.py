@@ -32,8 +32,8 @@ def host_array(exporter: Any) -> NDArray[Any]:
         return imported(exporter)
     for method in ("get", "cpu"):  # CuPy, PyTorch
         if hasattr(exporter, method):
-            found = getattr(exporter, method)()
-            return found if isinstance(found, np.ndarray) else imported(found)
+            exported = getattr(exporter, method)()
+            return exported if isinstance(exported, np.ndarray) else imported(exported)
     return imported(exporter, device="cpu", copy=True)
 
 

@@ -97,9 +97,9 @@ def array_of(value: Any, meta: Meta) -> NDArray[Any]:
     array = np.asarray(value)
     if hasattr(value, "dtype") or array.dtype == meta.dtype or not is_weaker(array.dtype, meta.dtype):
         return array
-    found = array.astype(meta.dtype)
-    fits = found.dtype.kind not in "iu" or np.array_equal(found, array)
-    return found if fits else array
+    converted = array.astype(meta.dtype)
+    fits = converted.dtype.kind not in "iu" or np.array_equal(converted, array)
+    return converted if fits else array
 
 
 def is_weaker(one: np.dtype[Any], other: np.dtype[Any]) -> bool:

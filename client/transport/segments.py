@@ -179,8 +179,8 @@ class UploadSegments:
         """Take back segments without an array here, or an upload at the daemon."""
         with suppress(IndexError):  # a signal handler on this thread may do it first
             for _ in range(len(self._dropped)):
-                found = self._dropped.popleft()
-                number, use = (found, 0) if isinstance(found, int) else self._watched.pop(id(found)).what
+                dropped = self._dropped.popleft()
+                number, use = (dropped, 0) if isinstance(dropped, int) else self._watched.pop(id(dropped)).what
                 readers = self._hosts.get(number)
                 if readers is not None and readers.handed_over:
                     self._dropped.append(number)

@@ -21,8 +21,8 @@ def usual_directory(cluster: str) -> Path:
 
 def user_name() -> str:
     """The user's name, as far as it can be that of a key."""
-    found = re.sub(r"[^\w.-]", "-", getpass.getuser(), flags=re.ASCII)[:64]
-    return found if re.match(r"[A-Za-z0-9]", found) else "client"
+    name = re.sub(r"[^\w.-]", "-", getpass.getuser(), flags=re.ASCII)[:64]
+    return name if re.match(r"[A-Za-z0-9]", name) else "client"
 
 
 def own_key(directory: Path, client: str, *, new: bool = False) -> str:

@@ -84,8 +84,8 @@ def tensors(address: str | None, limit: int, session: int, device: str, by: str 
 
         tell(as_object(ask(address, "memory", by, limit or MAX_ROWS, device)), show_held)
         return
-    found = ask(address, "tensors", limit or MAX_ROWS, session, device)
-    tell(found, partial(show_tensors, limit=limit or MAX_ROWS, session=session, device=device))
+    rows = ask(address, "tensors", limit or MAX_ROWS, session, device)
+    tell(rows, partial(show_tensors, limit=limit or MAX_ROWS, session=session, device=device))
 
 
 @click.command()

@@ -56,7 +56,7 @@ def tell_health(address: str | None, wait: float) -> int:
     return EXIT_STATUSES[state]
 
 
-def show_health(found: Mapping[str, Any]) -> None:
-    print(found["state"])
-    for reason in found["reasons"]:
+def show_health(health: Mapping[str, Any]) -> None:
+    print(health["state"])
+    for reason in health["reasons"]:
         print(plain("{check}: {message} ({advice})".format(**reason)))

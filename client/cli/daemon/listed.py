@@ -13,8 +13,8 @@ from ..drawing.tables import Column, print_table
 # -- sessions ----------------------------------------------------------------------------------------------------------
 
 
-def show_sessions(found: Sequence[Mapping[str, Any]]) -> None:
-    print_table(SESSIONS, found, caption=plural(len(found), "session"))
+def show_sessions(sessions: Sequence[Mapping[str, Any]]) -> None:
+    print_table(SESSIONS, sessions, caption=plural(len(sessions), "session"))
 
 
 def session_remark(session: Mapping[str, Any]) -> str:
@@ -97,8 +97,8 @@ TENSORS: Final = (
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-def show_names(found: Iterable[Mapping[str, Any]], *, kind: str | None) -> None:
-    print_table(NAMES, map(_name, found), empty=f"no {kind or 'tensor or routine'} is published")
+def show_names(names: Iterable[Mapping[str, Any]], *, kind: str | None) -> None:
+    print_table(NAMES, map(_name, names), empty=f"no {kind or 'tensor or routine'} is published")
 
 
 def _name(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,9 +47,9 @@ COLUMNS: Final = (
 )
 
 
-def show_loaded(found: Sequence[Mapping[str, Any]]) -> None:
+def show_loaded(loaded: Sequence[Mapping[str, Any]]) -> None:
     nothing = 'the daemon has no plugins; its configuration names them: plugins = ["PACKAGE"] (docs/plugins.md)'
-    print_table(COLUMNS, found, caption=plural(len(found), "plugin"), empty=nothing)
+    print_table(COLUMNS, loaded, caption=plural(len(loaded), "plugin"), empty=nothing)
 
 
 def show_installed(packages: Sequence[Mapping[str, Any]]) -> None:

@@ -92,9 +92,9 @@ def _show_troubles(status: Mapping[str, Any]) -> None:
 # -- devices -----------------------------------------------------------------------------------------------------------
 
 
-def show_devices(found: Iterable[Mapping[str, Any]]) -> None:
-    for one in found:
-        _show_device(one)
+def show_devices(devices: Iterable[Mapping[str, Any]]) -> None:
+    for device in devices:
+        _show_device(device)
 
 
 def _show_device(device: Mapping[str, Any]) -> None:

@@ -37,9 +37,9 @@ def check_daemon(address: str | None) -> Iterator[CheckResult]:
         yield fail("address", what, advice or "tensord serve --help shows the form of addresses")
         return
     if parsed.kind == "ipc":
-        found = [*check_directory(Path(parsed.path).parent, default=not address), *check_socket(Path(parsed.path))]
-        yield from found
-        if any(one.level is Level.FAIL for one in found):
+        results = [*check_directory(Path(parsed.path).parent, default=not address), *check_socket(Path(parsed.path))]
+        yield from results
+        if any(one.level is Level.FAIL for one in results):
             return
     yield from check_listener(chosen, socket=Path(parsed.path) if parsed.path else None)
 

@@ -127,8 +127,8 @@ def check_kernels(directory: Path | None = None) -> Iterator[CheckResult]:
         what, _, advice = error.message.partition(": ")
         yield warn(NAME, what, advice)
         return
-    found = kernel_cache.cached_kernels(directory)
-    if found.kernels:
-        yield ok(NAME, f"{directory}: {plural(found.kernels, 'kernel')}, {size(found.nbytes)}")
+    cached = kernel_cache.cached_kernels(directory)
+    if cached.kernels:
+        yield ok(NAME, f"{directory}: {plural(cached.kernels, 'kernel')}, {size(cached.nbytes)}")
     else:
         yield note(NAME, f"{directory} has no kernel yet", "tensord warm compiles kernels before they are needed")

@@ -168,11 +168,11 @@ def rows_of(reader: CheckpointReader, shown: ProgressBar, *, deep: bool) -> Iter
             yield row
 
 
-def show_generations(found: Sequence[dict[str, Any]]) -> None:
-    print_table(COLUMNS, found, empty="no generation was ever finished here")
-    for one in found:
-        if one["failed"]:
-            show_failed(one["failed"], f"of generation {one['generation']} damaged")
+def show_generations(generations: Sequence[dict[str, Any]]) -> None:
+    print_table(COLUMNS, generations, empty="no generation was ever finished here")
+    for row in generations:
+        if row["failed"]:
+            show_failed(row["failed"], f"of generation {row['generation']} damaged")
 
 
 def _of_whole(name: str, text: Callable[[Any], str]) -> Column:

@@ -38,9 +38,9 @@ class Commands(click.Group):
         del ctx
         if cmd_name not in self.table:
             return None
-        found: click.Command = getattr(import_module(f"{BASE}.{self.table[cmd_name].module}"), cmd_name)
-        found.help = cleandoc(found.help or "").replace(EXAMPLES, f"\n\n{AS_WRITTEN}{EXAMPLES.strip()}")
-        return found
+        command: click.Command = getattr(import_module(f"{BASE}.{self.table[cmd_name].module}"), cmd_name)
+        command.help = cleandoc(command.help or "").replace(EXAMPLES, f"\n\n{AS_WRITTEN}{EXAMPLES.strip()}")
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -37,8 +37,8 @@ _UNITS: Final = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 def seconds(text: str) -> float | None:
     """Parse a duration, to seconds. None if the text is not a duration."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?", text.strip())
-    return None if found is None else float(found[1]) * _UNITS[found[2] or "s"]
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?", text.strip())
+    return None if match is None else float(match[1]) * _UNITS[match[2] or "s"]
 
 
 class Seconds(click.ParamType[float]):

@@ -62,8 +62,8 @@ class Access:
     def given(self, headers: Mapping[str, str], cookies: Mapping[str, str], query: Mapping[str, str]) -> list[str]:
         """The tokens of a request."""
         bearer = headers.get("Authorization", "")
-        found = [query.get("token", ""), cookies.get(self.cookie, "")]
-        return [*found, bearer[len(BEARER) :] if bearer[: len(BEARER)].lower() == BEARER else ""]
+        tokens = [query.get("token", ""), cookies.get(self.cookie, "")]
+        return [*tokens, bearer[len(BEARER) :] if bearer[: len(BEARER)].lower() == BEARER else ""]
 
 
 def name_of(host: str) -> str:
