@@ -78,7 +78,7 @@ def test_what_passes_is_a_proof(prove):
 
 
 def test_a_check_that_hangs_is_ended_and_its_stage_goes_on_behind_it(prove, tmp_path):
-    (stage,) = prove(trial("hangs in one", each=1.0))["stages"]
+    (stage,) = prove(trial("hangs in one", each=2.0))["stages"]
     assert stage["status"] == "failed"
     assert [(one["check"], one["message"].partition(":")[0]) for one in stage["failures"]] == [("fourth", "it hung")]
     assert stage["running"] == []
@@ -140,7 +140,7 @@ def test_a_stage_that_hangs_is_ended_and_the_report_has_what_it_has_found_while_
         seen.append((folder / "findings.jsonl").exists() and document["stages"][-1])
 
     monkeypatch.setattr(report, "write", keep)
-    document = prove(trial("fails and hangs"), budget=4.0)
+    document = prove(trial("fails and hangs"), budget=6.0)
     running = [stage for stage in seen if stage and stage["status"] == "running"]
     assert running[-1]["failures"][0]["check"] == "third"
     (stage,) = document["stages"]
@@ -177,11 +177,11 @@ def test_a_record_that_was_cut_off_in_the_middle_counts_up_to_there(tmp_path):
 
 @pytest.fixture
 def short_hangs(monkeypatch):
-    """A stage that hangs has three seconds; the others have the time that the proof gives them."""
+    """A stage that hangs has five seconds; the others have the time that the proof gives them."""
     run = supervise.run
 
     def shorter(commands, *, limit, **given):
-        return run(commands, limit=3.0 if "hangs" in commands[0] else limit, **given)
+        return run(commands, limit=5.0 if "hangs" in commands[0] else limit, **given)
 
     monkeypatch.setattr(supervise, "run", shorter)
 
@@ -189,7 +189,7 @@ def short_hangs(monkeypatch):
 @pytest.mark.usefixtures("short_hangs")
 def test_a_report_is_resumed_by_the_checks_that_it_lacks_and_the_stages_that_did_not_end(prove, capsys):
     stages = [trial("fails"), trial("counts", resumes=True), trial("hangs"), trial("passes")]
-    first = prove(*stages[:3], budget=20.0)
+    first = prove(*stages[:3], budget=60.0)
     assert [stage["status"] for stage in first["stages"]] == ["failed", "failed", "timed out"]
     assert (first["stages"][1]["done"], first["stages"][1]["unreached"]) == (["first", "second", "a", "b"], 2)
 
