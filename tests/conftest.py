@@ -37,7 +37,7 @@ from .through_daemon import Daemons
 settings.register_profile("tensord", deadline=None, max_examples=12, derandomize=True)
 settings.load_profile("tensord")
 
-JOIN = 5.0  # seconds that a thread may take to end after its test, and a machine to close
+JOIN = 20.0  # seconds that a thread may take to end after its test, and a machine to close
 ROUND = 0.002  # seconds between two looks
 SHM = "/dev/shm"  # noqa: S108 - looked at, never written to
 PASSING = (".org.chromium.", "tensord-tests-", "sem.")  # prefixes of others' entries there

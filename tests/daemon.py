@@ -106,7 +106,7 @@ class Daemon:
     def kill(self) -> int:
         """SIGKILL, and wait."""
         self.process.kill()
-        return self._end(5.0)
+        return self._end(READY)
 
     def _end(self, timeout: float) -> int:
         return self.process.wait(timeout)

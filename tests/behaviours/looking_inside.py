@@ -16,7 +16,7 @@ from tensord.vm.machine import VirtualMachine
 from tensord.vm.model.tensor import Copy
 from tensord.vm.tracing.record import Record
 
-WAIT = 10.0  # seconds until a test that hangs is given up; never slept
+WAIT = 30.0  # seconds until a test that hangs is given up; never slept
 ROUND = 0.002  # seconds that the machine is driven between two looks
 
 

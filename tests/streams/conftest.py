@@ -8,7 +8,7 @@ import pytest
 
 from tensord.streams.catalogue import open_devices
 
-WAIT = 10.0  # seconds until a test that hangs is given up; never slept
+WAIT = 30.0  # seconds until a test that hangs is given up; never slept
 
 
 class FakeTask:

@@ -28,7 +28,7 @@ from tensord.vm.model.directory import Leaving
 from tensord.vm.reporting.locations import LocationTexts
 from tensord.vm.scheduler.fences import MOST_AHEAD as AHEAD
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 # -- forks -------------------------------------------------------------------------------------------------------------

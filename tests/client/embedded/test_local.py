@@ -19,7 +19,7 @@ from tensord.client.session.session import Session
 
 from ...puppet import eventually
 
-WAIT = 10.0  # seconds until a test that hangs is given up; never slept
+WAIT = 30.0  # seconds until a test that hangs is given up; never slept
 VM, SERIAL = EmbeddedTransport, SerialTransport
 NAME = "local:engines"
 

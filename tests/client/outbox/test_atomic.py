@@ -18,7 +18,7 @@ from tensord.interpreter.wire.message_kinds import ATOMIC, CALL, LOCATION, RELEA
 
 from ...each_case import each_case
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tensord.interpreter.wire.messages import Fetch
 
 from ...forked import run_script
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 def machine_of(session):

@@ -10,7 +10,7 @@ import pytest
 from tensord.interpreter.concurrency import background as module
 from tensord.interpreter.concurrency.background import Background
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 class World:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
-PATIENCE = 10.0  # seconds until a test that hangs is given up
+PATIENCE = 30.0  # seconds until a test that hangs is given up
 NOT_READY = 600  # cudaErrorNotReady
 # Calls that a thread may not make while it captures in thread-local mode (cudaThreadExchangeStreamCaptureMode).
 UNSAFE = {"malloc", "hostAlloc", "moduleLoad", "cublasCreate"}

@@ -19,7 +19,7 @@ from tensord.vm.reporting.rows import tensors as tensor_rows
 
 from ...each_case import each_case
 
-WAIT = 10.0
+WAIT = 30.0
 
 
 class Asked:

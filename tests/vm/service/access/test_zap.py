@@ -21,7 +21,7 @@ from tensord.vm.service.process.instance import private
 from ....each_case import each_case
 
 ME = os.getuid()
-PATIENCE = 5000  # milliseconds that an expected event may take
+PATIENCE = 30_000  # milliseconds that an expected event may take
 
 
 def ask(gatekeeper, domain=zap.IPC, address=b"localhost:%d:0:1" % ME, mechanism=b"NULL", *credentials):
