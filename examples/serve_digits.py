@@ -235,6 +235,9 @@ def watch(session: td.Session, address: str, parts: list[subprocess.Popen[str]])
     print("  step  accuracy  digits/s  versions | sessions  instructions  memory")
     while any(process.poll() is None for process in parts) and not any(process.poll() for process in parts):
         status = ask_command_line(address, "status")
+        if "error" in status:  # for example: on a busy machine, the daemon has not answered in time
+            print(status["error"], flush=True)
+            continue
         seen = " " * 36
         if REPORT in session.names():
             report = Report(*session.lookup(REPORT).tolist())

@@ -177,6 +177,18 @@ def test_it_serves_what_it_trains_says_which_commands_watch_it_and_shows_a_look_
     assert re.search(r"\| +[2-4] +[0-9,]+  [0-9]+ MiB", output)
 
 
+def test_a_daemon_that_does_not_answer_in_time_is_watched_on(example, monkeypatch, capsys):
+    known = {"sessions": 3, "memory": 2**20, "instructions": {"retired": 7}}
+    answers = iter([{"error": "the daemon does not answer"}, known])
+    monkeypatch.setattr(example, "ask_command_line", lambda *_: next(answers))
+    ended: list[int] = []
+    part = SimpleNamespace(poll=lambda: 0 if ended else None, wait=ended.append)
+    example.watch(SimpleNamespace(names=list), "ipc:///x", [part])
+    _, unanswered, row = capsys.readouterr().out.splitlines()
+    assert unanswered == "the daemon does not answer"
+    assert row.split() == ["|", "3", "7", "1", "MiB"]
+
+
 def test_weights_are_served_while_they_are_trained_and_nothing_is_left_but_names(daemon, session, example, start):
     """The trainer stands still, twice, until the classifier has seen the weights of that step."""
     part = "--address", daemon.address, "--device", "sim:0", "--epochs", str(PART_EPOCHS)
