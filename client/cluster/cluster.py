@@ -165,8 +165,8 @@ class Cluster:
         """Issue a collective on tensors of several nodes; returns its results."""
         from .collectives import issue, resolved_request
 
-        asked = resolved_request(kind, tensors, devices, attributes)
-        return issue(self, asked, tensors, devices, attributes)
+        resolved = resolved_request(kind, tensors, devices, attributes)
+        return issue(self, resolved, tensors, devices, attributes)
 
     def losses(self) -> list[TensordError]:
         """An error for each session that has ended since the last call; each is given once."""

@@ -41,44 +41,44 @@ def resolved_request(
 
 def issue(
     cluster: Cluster,
-    asked: ResolvedRequest,
+    resolved: ResolvedRequest,
     tensors: Sequence[Tensor],
     devices: Sequence[str],
     attributes: dict[str, Any],
 ) -> list[Tensor]:
     """Send each node its part; returns the results, one for each device."""
-    names = asked.devices
+    names = resolved.devices
     homes = [tensor._home for tensor in tensors]
     nodes = dict.fromkeys(node_of(name) for name in (*homes, *names))
     cores = {node: cluster.core(node) for node in nodes}
-    if library := library_of(asked, homes, ChainMap(*(dict(core.transport.libraries) for core in cores.values()))):
+    if library := library_of(resolved, homes, ChainMap(*(dict(core.transport.libraries) for core in cores.values()))):
         attributes = attributes | {"library": library}
     first, *others = cores.values()
     for core in others:
         refuse_in_blocks(first, core, f"a collective of {first.node} and {core.node}")
     with telling_losses(cluster, cores.values()):
-        made = send_parts(cluster, asked, cores, tensors, devices, attributes)
+        made = send_parts(cluster, resolved, cores, tensors, devices, attributes)
     return [made[rank] for rank in range(len(names))]
 
 
 def send_parts(
     cluster: Cluster,
-    asked: ResolvedRequest,
+    resolved: ResolvedRequest,
     cores: Mapping[str, Core],
     tensors: Sequence[Tensor],
     devices: Sequence[str],
     attributes: dict[str, Any],
 ) -> dict[int, Tensor]:
     """Send each node its part; returns the results, by rank."""
-    kind, homes = str(asked.collective.kind), tuple([tensor._home for tensor in tensors])
-    transfer = cluster.transfer(transfers(asked))
-    metas = tuple([encode_meta(meta) for meta in asked.collective.inputs])
+    kind, homes = str(resolved.collective.kind), tuple([tensor._home for tensor in tensors])
+    transfer = cluster.transfer(transfers(resolved))
+    metas = tuple([encode_meta(meta) for meta in resolved.collective.inputs])
     incarnations = tuple([core.transport.incarnation for core in cores.values()])
     made: dict[int, Tensor] = {}
     for node, core in cores.items():
         ids = [tensor._id for tensor in tensors if node_of(tensor._home) == node]
         with core.outbox.lock, SHIELD:
-            mine = handles(core, asked, node)
+            mine = handles(core, resolved, node)
             outputs, location = [tensor._id for tensor in mine.values()], core.outbox.locations.issued()
             message = Collective(
                 kind, ids, outputs, tuple(devices), attributes, location, homes, metas, transfer, incarnations
@@ -90,11 +90,11 @@ def send_parts(
     return made
 
 
-def handles(core: Core, asked: ResolvedRequest, node: str) -> dict[int, Tensor]:
+def handles(core: Core, resolved: ResolvedRequest, node: str) -> dict[int, Tensor]:
     """Handles of a node's results, by rank."""
-    metas = asked.collective.outputs()
+    metas = resolved.collective.outputs()
     return {
         rank: Tensor(core, core.outbox.new_id(), metas[rank], name)
-        for rank, name in enumerate(asked.devices)
+        for rank, name in enumerate(resolved.devices)
         if node_of(name) == node
     }

@@ -169,23 +169,23 @@ def compute(
     metas = [tensor._known_meta() for tensor in tensors]
     homes = [tensor.device for tensor in tensors]
     try:
-        asked = resolve_request(kind, homes, metas, devices, attributes, len(devices or tensors))
+        resolved = resolve_request(kind, homes, metas, devices, attributes, len(devices or tensors))
     except MetadataError as error:
         raise located(error) from None
     if COLLECTIVE_NOTES.note is not None:
-        COLLECTIVE_NOTES.note(asked, homes, library_of(asked, homes, core.transport.libraries))
+        COLLECTIVE_NOTES.note(resolved, homes, library_of(resolved, homes, core.transport.libraries))
     capture = capture_of(core.outbox)
     if capture is None:
-        return issue(core, asked, tensors, devices, attributes)
+        return issue(core, resolved, tensors, devices, attributes)
     if kind is CollectiveKind.BROADCAST:  # recorded as moves, since the routine has these devices already
         return [capture.move(tensors[0], device) for device in devices]
     return list(capture.collective(str(kind), tensors, attributes))
 
 
-def library_of(asked: ResolvedRequest, homes: Sequence[str], libraries: Mapping[str, str]) -> str:
+def library_of(resolved: ResolvedRequest, homes: Sequence[str], libraries: Mapping[str, str]) -> str:
     """The library that can carry out the collective: all of its devices have the same version of it; "" if there is
     none."""
-    names = {libraries.get(name, "") for name in asked.devices} if is_launchable(asked, homes) else set()
+    names = {libraries.get(name, "") for name in resolved.devices} if is_launchable(resolved, homes) else set()
     return names.pop() if len(names) == 1 else ""
 
 
@@ -195,15 +195,15 @@ def over_nodes(core: Core, tensors: Sequence[Tensor], devices: Sequence[str]) ->
 
 
 def issue(
-    core: Core, asked: ResolvedRequest, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
+    core: Core, resolved: ResolvedRequest, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
 ) -> list[Tensor]:
     """Append the message, and make the handles of its results."""
     outbox, ids = core.outbox, tuple([tensor._id for tensor in tensors])
-    metas: Sequence[Meta] = asked.collective.outputs()
+    metas: Sequence[Meta] = resolved.collective.outputs()
     with outbox.lock, SHIELD:
-        made = [Tensor(core, outbox.new_id(), meta, home) for meta, home in zip(metas, asked.devices, strict=True)]
+        made = [Tensor(core, outbox.new_id(), meta, home) for meta, home in zip(metas, resolved.devices, strict=True)]
         outputs, location = tuple([tensor._id for tensor in made]), outbox.locations.issued()
-        message = Collective(str(asked.collective.kind), ids, outputs, tuple(devices), attributes, location)
+        message = Collective(str(resolved.collective.kind), ids, outputs, tuple(devices), attributes, location)
         outbox.messages.append(encode_message(message))
     outbox.appended()
     return made

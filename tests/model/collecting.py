@@ -44,13 +44,13 @@ class Collecting:
         homes = ranks[:1] if kind is CollectiveKind.BROADCAST else ranks
         named = tuple(ranks) if kind is CollectiveKind.BROADCAST else ()
         try:
-            asked = resolve_request(kind, homes, [meta] * len(homes), named, given, len(ranks))
+            resolved = resolve_request(kind, homes, [meta] * len(homes), named, given, len(ranks))
         except MetadataError:
             return False
-        if any(made.size > MOST for made in asked.collective.outputs()):
+        if any(made.size > MOST for made in resolved.collective.outputs()):
             return False
         inputs = tuple([self.at(client, x, meta, home) for home in homes])
-        self.add(client, asked, inputs, named, given)
+        self.add(client, resolved, inputs, named, given)
         return True
 
     def at(self, client: Client, x: int, meta: Meta, home: str) -> int:
@@ -68,14 +68,14 @@ class Collecting:
     def add(
         self,
         client: Client,
-        asked: ResolvedRequest,
+        resolved: ResolvedRequest,
         inputs: tuple[int, ...],
         devices: tuple[str, ...],
         given: dict[str, Any],
     ) -> None:
         """Add the step."""
-        outputs = tuple([client.new() for _ in asked.devices])
-        kind = str(asked.collective.kind)
+        outputs = tuple([client.new() for _ in resolved.devices])
+        kind = str(resolved.collective.kind)
         self.generator.add(client, "COLLECTIVE", kind, inputs, outputs, devices, given)
-        for id_, meta, home in zip(outputs, asked.collective.outputs(), asked.devices, strict=True):
+        for id_, meta, home in zip(outputs, resolved.collective.outputs(), resolved.devices, strict=True):
             client.handles[id_] = Handle(meta, home)
