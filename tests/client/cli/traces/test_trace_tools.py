@@ -369,7 +369,7 @@ class TestPictures:
         assert run("trace", "dag", path, "--fold")[1].count("[label=") <= run("trace", "dag", path)[1].count("[label=")
 
 
-@pytest.mark.parametrize("command", [["timeline"], ["dag"], ["dag", "--format", "html"], ["memory"]])
+@pytest.mark.parametrize("command", [["timeline"], ["dag", "--format", "dot"], ["dag", "--format", "html"], ["memory"]])
 def test_a_full_disk_is_one_line_and_leaves_no_part_of_a_file(run, saved, tmp_path, command):
     folder = tmp_path / "out"
     folder.mkdir()
