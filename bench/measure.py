@@ -1,4 +1,4 @@
-"""How a workload is timed, and the rows of the result.
+"""The timing of workloads, and the rows of the result.
 
 Ours and the baseline run in turns, so that a machine that slows down slows both. Every run starts after a full garbage
 collection, and the collector stays on, because its passes are part of the runtime's cost. A row has the median of the

@@ -119,6 +119,6 @@ def medians(runs: dict[str, list[float]]) -> tuple[float | None, float | None]:
 
 
 def measure_runs(settings: Settings) -> list[Row]:
-    """All of them."""
+    """The rows of all measurements."""
     rows = [measure_memory(settings), measure_volume(settings)]
     return [*rows, measure_clients(settings)] if settings.through_daemon else rows

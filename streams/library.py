@@ -27,10 +27,10 @@ def tell_nobody(*_what: object) -> None:
 
 
 class SharedCommunicator(NamedTuple):
-    """How the ranks of a launch in several processes agree on one communicator: the one with the id `existing`, a new
-    one with the id `made_with`, or a new one with a new id if both are empty. `announce` gets the id before anything
-    waits for other processes. `placed` is called once the communicator exists and the launch has its position in the
-    order of this process."""
+    """The agreement of the ranks of a launch in several processes on one communicator: the one with the id `existing`,
+    a new one with the id `made_with`, or a new one with a new id if both are empty. `announce` gets the id before
+    anything waits for other processes. `placed` is called once the communicator exists and the launch has its position
+    in the order of this process."""
 
     existing: bytes = b""
     made_with: bytes = b""

@@ -64,7 +64,7 @@ class Beyond(Functions):
         density: bool | None = None,
         weights: Tensor | None = None,
     ) -> HistogramResult:
-        """How many elements of `a` lie in each bin: int64, or sums of `weights`, or a density, whose integral is 1.
+        """The number of elements of `a` in each bin: int64, or sums of `weights`, or a density, whose integral is 1.
 
         `bins`: a number of bins of equal width within `range` (by default from the smallest to the largest element), or
         their edges in ascending order, without a `range`. A bin contains its left edge, the last bin both edges.

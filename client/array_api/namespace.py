@@ -117,7 +117,7 @@ class NamespaceInfo(Functions):
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": MAX_NDIM}
 
     def default_device(self) -> Any:
-        """Where creation functions put tensors by default: the machine's first device, or the session's placement."""
+        """The device or placement of new tensors by default: the machine's first device, or the session's placement."""
         return home_of(self._core, None)
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:

@@ -30,7 +30,7 @@ class Searching(Functions):
     def count_nonzero(
         self, x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
     ) -> Tensor:
-        """How many elements are not zero along the axes (None: all). NaN is not zero."""
+        """The number of elements that are not zero along the axes (None: all). NaN is not zero."""
         return self._call("count_nonzero", x, axis=axis, keepdims=keepdims)
 
     def nonzero(self, x: Tensor, /) -> tuple[Tensor, ...]:

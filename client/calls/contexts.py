@@ -92,7 +92,7 @@ class Context:
     def stats(self) -> dict[str, Any]:
         """Count what the context holds. Views count like other tensors, although they share memory.
 
-        :returns: How many `tensors`, the `bytes` of their elements where known, and the context's own `names`.
+        :returns: The number of `tensors`, the `bytes` of their elements where known, and the context's own `names`.
         """
         return self._scope.stats()
 

@@ -39,8 +39,8 @@ class CallKind(NamedTuple):
 
 
 class GlobalPlan(NamedTuple):
-    """How such calls are issued. `operands`: the form to which each is boxed, None for a number; `attributes`: those of
-    each part's call; `outputs`: forms of the results; `direct`: the parts' calls may write to the targets' parts."""
+    """The plan for a kind of call. `operands`: the form to which each is boxed, None for a number; `attributes`: those
+    of each part's call; `outputs`: forms of the results; `direct`: the parts' calls may write to the targets' parts."""
 
     asked: CallKind
     operands: tuple[Form | None, ...]

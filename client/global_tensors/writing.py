@@ -22,8 +22,8 @@ from .narrowing import by_axis, narrowing, selection
 
 
 class RegionWriting(NamedTuple):
-    """How a value is written to a region. `indices`: the index into each part, None for a part outside of the region;
-    `summing`: the steps that sum addends; `step`: brings each device its piece, None for a number."""
+    """The plan for writing a value to a region. `indices`: the index into each part, None for a part outside of the
+    region; `summing`: the steps that sum addends; `step`: brings each device its piece, None for a number."""
 
     indices: tuple[tuple[Any, ...] | None, ...]
     summing: tuple[BoxingStep, ...]
@@ -52,7 +52,7 @@ class RegionWriting(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def writing(form: Form, index: Index, value: Form | None) -> RegionWriting | None:
-    """How to write a value of another form, or a number, to a region of a tensor of one form. None if the indexed axes
+    """The plan for writing a value of another form, or a number, to a region of a tensor. None if the indexed axes
     are not split, and if parts are addends. The index and the value have been checked."""
     meta, given = form.meta, None if value is None else value.meta
     if meta is None or form.is_partial or (value is not None and given is None) or narrowing(form, index) is None:

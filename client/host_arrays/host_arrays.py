@@ -124,7 +124,7 @@ class HostPool:
     def reserve(self, count: int) -> None:
         """Make more arrays.
 
-        :param count: How many.
+        :param count: The number of arrays.
         :raises ProtocolError: The pool is closed.
         """
         self._check_open()

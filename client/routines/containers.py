@@ -1,4 +1,4 @@
-"""How the search for what a function may read (`search`) examines containers, buffers and wrappers of objects."""
+"""Examines containers, buffers and wrappers of objects, for the search of the state that a function may read."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _NOW: Final = count()  # a clock: later uses have higher numbers
 
 
 class CallForm(NamedTuple):
-    """How a captured function is called, and the function that makes its result from the program's."""
+    """The calling convention of a captured function, and the function that makes its result from the program's."""
 
     convention: CallingConvention
     make: Make

@@ -1,4 +1,4 @@
-"""How the search for what a function may read (`search`) examines functions, their code, and modules.
+"""Examines functions, their code, and modules, for the search of the state that a function may read (`search`).
 
 Only code that did run counts, if that is known. Of a module, the names that the code uses count.
 """

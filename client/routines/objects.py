@@ -1,4 +1,4 @@
-"""How the search for what a function may read (`search`) examines objects and classes.
+"""Examines objects and classes, for the search of the state that a function may read (`search`).
 
 Of an object of the program, the attributes count that the code names; of an object of a library, all count. Of a class,
 methods count that the code names, or that Python calls by itself.

@@ -53,7 +53,7 @@ class SharedNames(Facet):
         :param name: The name, or several, which are looked up together.
         :param snapshot: Return new tensors with the present values, also for the tensors that routines capture: later
             writes to the named tensors do not change them. Nothing is copied before such a write.
-        :param wait: How many seconds to wait for the name to be published; None for no limit.
+        :param wait: The seconds to wait for the name to be published; None for no limit.
         :returns: The tensor or routine; for several names a dict.
         :raises MetadataKeyError: A name is not published, or not within `wait` seconds.
         :raises TimeoutError: The machine has not answered within `wait` seconds, or two seconds if that is longer.

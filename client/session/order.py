@@ -125,7 +125,7 @@ class Order(Facet):
 
         :param timeout: The maximal wait in seconds; by default no limit.
         :param durable: Wait, too, until all durable names of the machine are on the disk with their present values.
-        :returns: How many instructions of the session have failed since the last `sync`; cancelled ones do not count.
+        :returns: The number of instructions that have failed since the last `sync`; cancelled ones do not count.
             ``stats()["recent_errors"]`` has the newest errors.
         :raises TimeoutError: The time is over.
         :raises FileError: Values of durable names have failed or are not computed yet.

@@ -66,7 +66,7 @@ class Tensor(Conversions, Methods):
         """Make a global tensor with the same value. Bytes that move do so within the machine.
 
         :param placement: The devices; by default only the home of the tensor.
-        :param layout: How the parts lie; by default each device has the whole value.
+        :param layout: The layout of the parts; by default each device has the whole value.
         :returns: The global tensor.
         :raises MetadataError: Placement, layout and shape do not fit together.
         """

@@ -41,7 +41,7 @@ def attention_source(dtype: str, mask: str) -> str:
     numbers = ", ".join(f"const long long {name}" for name in NUMBER_PARAMETERS)
     return f"""{HEADERS}typedef {real} T;
 {COMMON}extern "C" __global__ void weights({real}* scores, const {of_mask}* mask, {numbers}) {{
-    __shared__ T found[{MAX_THREADS}];
+    __shared__ T partials[{MAX_THREADS}];
     const T lowest = {LOWEST[dtype]};
     const T none = log((T)0);
     for (long long row = blockIdx.x; row < rows; row += gridDim.x) {{

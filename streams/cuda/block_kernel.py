@@ -24,7 +24,7 @@ THREADS: Final = 256  # of a block of the grid
 
 
 class Shape(NamedTuple):
-    """How a kernel is launched: its grid, and the arguments after its tensors and numbers."""
+    """The launch of a kernel: its grid, and the arguments after its tensors and numbers."""
 
     grid: tuple[int]
     sizes: tuple[Any, ...]
@@ -91,7 +91,7 @@ class BlockKernel(OwnKernel):
 
 
 def shapes_of(block: KernelBlock) -> tuple[Shape, Shape | None]:
-    """How both kernels are launched; None for the kernel of packs if rows are not whole packs."""
+    """The launches of both kernels; None for the kernel of packs if rows are not whole packs."""
     index: Any = np.uint64 if block.wide else np.uint32
     nil, pack = np.uint32(0), block.pack
     count, *sizes = block.sizes()

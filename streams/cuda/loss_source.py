@@ -17,7 +17,7 @@ NOTHING: Final = {"float32": 'nanf("")', "float64": 'nan("")'}
 ALL_ROWS: Final = "for (long long row = blockIdx.x; row < rows; row += gridDim.x)"
 
 GRADIENT: Final = """extern "C" __global__ void gradient(const REAL* logits, const INTEGER* labels, REAL* out, const REAL factor, const long long rows, const long long width) {
-    __shared__ T found[THREADS];
+    __shared__ T partials[THREADS];
     const T lowest = LOWEST;
     ALL_ROWS {
         const T* x = logits + row * width;
@@ -30,7 +30,7 @@ GRADIENT: Final = """extern "C" __global__ void gradient(const REAL* logits, con
 }
 """  # noqa: E501 - a parameter list on one line, as tests read it
 LOSSES: Final = """extern "C" __global__ void losses(const REAL* logits, const INTEGER* labels, REAL* each, const long long rows, const long long width) {
-    __shared__ T found[THREADS];
+    __shared__ T partials[THREADS];
     const T lowest = LOWEST;
     ALL_ROWS {
         const T* x = logits + row * width;
@@ -41,15 +41,15 @@ LOSSES: Final = """extern "C" __global__ void losses(const REAL* logits, const I
     }
 }
 extern "C" __global__ void mean(const REAL* each, REAL* out, const long long width, const long long count) {
-    __shared__ T found[THREADS];
+    __shared__ T partials[THREADS];
     T sum = 0;
     EACH sum += each[i];
-    sum = combined(sum, found, plus<T>);
+    sum = combined(sum, partials, plus<T>);
     if (threadIdx.x == 0) out[0] = sum / (T)count;
 }
 """  # noqa: E501 - as above
 SMALL_LOSS: Final = """extern "C" __global__ void loss(const REAL* logits, const INTEGER* labels, REAL* out, const long long rows, const long long width, const long long count) {
-    __shared__ T found[THREADS];
+    __shared__ T partials[THREADS];
     const T lowest = LOWEST;
     T losses = 0;
     for (long long row = threadIdx.x; row < rows; row += blockDim.x) {
@@ -61,7 +61,7 @@ SMALL_LOSS: Final = """extern "C" __global__ void loss(const REAL* logits, const
         for (long long i = 0; i < width; i++) sum += exp(x[i] - most);
         losses += label < 0 || label >= width ? NOTHING : log(larger(sum, (T)1)) - (x[label] - most);
     }
-    losses = combined(losses, found, plus<T>);
+    losses = combined(losses, partials, plus<T>);
     if (threadIdx.x == 0) out[0] = losses / (T)count;
 }
 """  # noqa: E501 - as above

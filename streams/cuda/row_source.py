@@ -20,15 +20,15 @@ template <typename T> static __device__ inline T larger(T one, T other) {
     return isnan(one) ? one : isnan(other) ? other : one < other ? other : one;
 }
 template <typename T> static __device__ inline T plus(T one, T other) { return one + other; }
-// What all threads of the block have found, combined in halves.
-template <typename T> static __device__ inline T combined(T own, T* found, T (*both)(T, T)) {
-    found[threadIdx.x] = own;
+// The results of all threads of the block, combined in halves.
+template <typename T> static __device__ inline T combined(T own, T* partials, T (*both)(T, T)) {
+    partials[threadIdx.x] = own;
     __syncthreads();
     for (unsigned int half = blockDim.x / 2; half > 0; half /= 2) {
-        if (threadIdx.x < half) found[threadIdx.x] = both(found[threadIdx.x], found[threadIdx.x + half]);
+        if (threadIdx.x < half) partials[threadIdx.x] = both(partials[threadIdx.x], partials[threadIdx.x + half]);
         __syncthreads();
     }
-    const T result = found[0];
+    const T result = partials[0];
     __syncthreads();
     return result;
 }
@@ -37,18 +37,19 @@ EACH: Final = "for (long long i = threadIdx.x; i < width; i += blockDim.x)"
 
 SHIFTED: Final = """T most = lowest;
         EACH most = larger(most, x[i]);
-        most = combined(most, found, larger<T>);
+        most = combined(most, partials, larger<T>);
         T sum = 0;
         EACH sum += exp(x[i] - most);
-        sum = larger(combined(sum, found, plus<T>), (T)1);"""
+        sum = larger(combined(sum, partials, plus<T>), (T)1);"""
 _NORM: Final = """T square = 0;
         EACH square += (x[i] - mean) * (x[i] - mean);
-        const T scale = 1 / sqrt(combined(square, found, plus<T>) / width + eps);
+        const T scale = 1 / sqrt(combined(square, partials, plus<T>) / width + eps);
         EACH r[i] = (x[i] - mean) * scale"""
 
 
 class RowOp(NamedTuple):
-    """How an op computes a row: its operands with a row for each, its operands that are one row, and the statements."""
+    """The computation of a row by an op: its operands with a row for each, its operands that are one row, and the
+    statements."""
 
     rows: tuple[str, ...]
     weights: tuple[str, ...]
@@ -63,7 +64,7 @@ ROW_OPS: Final = {
         (),
         """T sum = 0;
         EACH sum += dy[i] * y[i];
-        sum = combined(sum, found, plus<T>);
+        sum = combined(sum, partials, plus<T>);
         EACH r[i] = (dy[i] - sum) * y[i];""",
     ),
     "log_softmax_grad": RowOp(
@@ -71,7 +72,7 @@ ROW_OPS: Final = {
         (),
         """T sum = 0;
         EACH sum += dy[i];
-        sum = combined(sum, found, plus<T>);
+        sum = combined(sum, partials, plus<T>);
         EACH r[i] = dy[i] - exp(y[i]) * sum;""",
     ),
     "layer_norm": RowOp(
@@ -79,7 +80,7 @@ ROW_OPS: Final = {
         ("weight", "bias"),
         f"""T mean = 0;
         EACH mean += x[i];
-        mean = combined(mean, found, plus<T>) / width;
+        mean = combined(mean, partials, plus<T>) / width;
         {_NORM}""",
     ),
     "rms_norm": RowOp(("x",), ("weight",), f"const T mean = 0;\n        {_NORM}"),
@@ -103,7 +104,7 @@ def row_source(op: str, count: int, dtype: str) -> str:
     lines = "\n        ".join([*pointers, "T* r = all_r + row * width;", body.replace("EACH", EACH)])
     return f"""{HEADERS}typedef {of_type} T;
 {COMMON}extern "C" __global__ void rows({parameters}) {{
-    __shared__ T found[{MAX_THREADS}];
+    __shared__ T partials[{MAX_THREADS}];
     const T lowest = {LOWEST[dtype]};
     for (long long row = blockIdx.x; row < rows; row += gridDim.x) {{
         {lines}

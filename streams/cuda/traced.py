@@ -28,7 +28,7 @@ KIND_OF_NUMBER: Final[dict[Any, int]] = {bool: 0, int: 1, float: 3}  # types of 
 COPY_BITS: Final = "memcpy(&out0, &in0, sizeof(out0))"
 
 
-class Untraceable(Exception):  # noqa: N818 - a fact about a kernel, which nobody is told of
+class Untraceable(Exception):  # noqa: N818 - a fact about a kernel, which is not reported
     """The kernel cannot be recorded."""
 
 

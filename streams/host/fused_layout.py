@@ -39,7 +39,7 @@ class FusedStep(NamedTuple):
 
 
 class FusedExtent(Enum):
-    """How much of a piece a value covers: all elements, or one element a row, with or without the axes of the rows."""
+    """The part of a piece that a value covers: all elements, or one for each row, with or without the rows' axes."""
 
     WHOLE = auto()
     THIN = auto()

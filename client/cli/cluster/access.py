@@ -14,7 +14,7 @@ from ....interpreter.wire.keys import create, paths, read_public
 
 
 def usual_directory(cluster: str) -> Path:
-    """Where `cluster up` writes the keys of the user who ran it."""
+    """The directory to which `cluster up` writes the keys of its user."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".config") / "tensord" / "clusters" / cluster
 

@@ -36,7 +36,7 @@ def bold(text: str) -> str:
 
 
 def dim(text: str) -> str:
-    """Dim text, likewise."""
+    """Dim text, under the same conditions as `bold`."""
     return _styled(_DIM, text)
 
 

@@ -1,4 +1,4 @@
-"""How much is asked of a daemon, and how often: answers may take `SHARE` of its time, however busy it is.
+"""The size and the rate of questions to a daemon: answers may take `SHARE` of its time, however busy it is.
 
 A daemon reports the time that it took to collect an answer. Encoding and sending take up to half of that again, and the
 question itself a third of a millisecond. So pauses follow from the cost of answers, and if pauses get long, answers are

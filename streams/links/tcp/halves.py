@@ -20,7 +20,7 @@ Call: TypeAlias = tuple[OnEnd, TensordError | None]
 
 
 class ByIdentity(Enum):
-    """An enumeration whose members are often looked up in tables: the hash of an Enum is a call of Python's."""
+    """An enumeration whose members are often looked up in tables: the hash of an Enum calls a Python function."""
 
     __hash__ = object.__hash__
 

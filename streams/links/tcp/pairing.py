@@ -49,7 +49,8 @@ class Pairing:
         return Verdict.ANEW if self.up else Verdict.FITS
 
     def accepted(self, sent: int, life: int) -> Verdict:
-        """The same connection, on which we answered with the life `sent`. It replaces an earlier one."""
+        """We have answered with the life `sent` on a connection that the peer dialled in its life `life`. It replaces
+        an earlier connection."""
         if sent != self.own or self.greeted(life) is not Verdict.FITS:
             return Verdict.STALE
         self._learn(life)

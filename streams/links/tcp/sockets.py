@@ -22,7 +22,7 @@ Wrap = Callable[[socket.socket], Any]  # wraps a connection in TLS
 
 
 class Tls(NamedTuple):
-    """How connections are encrypted. `accept` wraps an accepted connection. `dial` wraps a dialled one, and raises
+    """The encryption of connections. `accept` wraps an accepted connection. `dial` wraps a dialled one, and raises
     OSError if the other side's certificate does not have the given fingerprint. `fingerprint`: of our own
     certificate."""
 
