@@ -66,6 +66,7 @@ class Listener:
         # Set by the gatekeeper: why it refused a peer.
         self.refusal_of: Callable[[str], RefusedPeer | None] = lambda _origin: None
         self._failure: SocketEvent | None = None  # of the connection that ends next
+        self._watching = False
         self.accepted: list[Callable[[int], object]] = []  # called with the fd of a new connection
         self.disconnected: list[Callable[[int], object]] = []
         with ExitStack() as undo:  # otherwise terminating the context would wait for a socket for ever
@@ -116,13 +117,22 @@ class Listener:
 
     def watch(self) -> None:
         """Process the monitor's events."""
-        for event in read_events(self.monitor):
-            if event.kind == zmq.EVENT_ACCEPTED:
-                self.connection_accepted(event.value)
-            elif event.kind == zmq.EVENT_DISCONNECTED:
-                self.connection_closed(event.value)
-            else:
-                self._failure = event
+        if self._watching:  # an event has made a callback cut a connection
+            return
+        self._watching = True
+        try:
+            for event in read_events(self.monitor):
+                self.handle_event(event)
+        finally:
+            self._watching = False
+
+    def handle_event(self, event: SocketEvent) -> None:
+        if event.kind == zmq.EVENT_ACCEPTED:
+            self.connection_accepted(event.value)
+        elif event.kind == zmq.EVENT_DISCONNECTED:
+            self.connection_closed(event.value)
+        else:
+            self._failure = event
 
     def connection_accepted(self, fd: int) -> None:
         """Number a new connection, and note the address of its peer."""
@@ -168,10 +178,15 @@ class Listener:
         return f"the peer speaks another protocol (ZeroMQ's error {failure.value:#x})"
 
     def cut(self, fd: int, number: int) -> None:
-        """Shut down a connection, unless its fd has been reused. libzmq then drops any incomplete message from it."""
-        if self.connections.get(fd) == number:
-            del self.connections[fd]
-            with suppress(OSError), connection_of(fd) as connection:
+        """Shut down a connection, unless its fd has been reused. libzmq then drops any incomplete message from it.
+
+        libzmq reports the end of a connection before it closes the fd. So if the duplicate made here is of a later
+        connection, the unread events say so.
+        """
+        with suppress(OSError), connection_of(fd) as connection:
+            self.watch()
+            if self.connections.get(fd) == number:
+                del self.connections[fd]
                 connection.shutdown(sockets.SHUT_RDWR)
 
     def close(self) -> None:

@@ -17,6 +17,8 @@ from tensord.vm.service.access.guard import cut_connection
 from tensord.vm.service.access.listen_address import ListenAddress
 from tensord.vm.service.connections.listener import Listener, origin_of
 
+from ....puppet import eventually
+
 
 @pytest.fixture
 def used_again() -> Iterator[int]:
@@ -86,3 +88,45 @@ def test_a_listener_that_cannot_be_made_closes_its_sockets(
         for each in recording.made:
             each.close(0)
         context.term()
+
+
+def test_a_connection_that_has_the_descriptor_of_an_ended_one_is_not_cut_in_its_place(tmp_path: Path) -> None:
+    """Also if the listener has not read yet that the first one has ended, and that there is a second one."""
+    address = f"ipc://{tmp_path}/socket"
+    with zmq.Context() as context:
+        listener = Listener(context, ListenAddress(address, address, {}), Limits(), heartbeat=1.0)
+        try:
+            with connected(tmp_path):
+                eventually(lambda: seen_by(listener))
+                ((fd, number),) = listener.connections.items()
+            eventually(lambda: not is_open(fd))
+            with connected(tmp_path) as second:
+                eventually(lambda: is_open(fd))
+                listener.cut(fd, number)
+                ((_, later),) = listener.connections.items()
+                assert later != number
+                listener.cut(fd, later)
+                while second.recv(100):  # the greeting of ZeroMQ, and then its end
+                    pass
+                assert not listener.connections
+        finally:
+            listener.close()
+
+
+def seen_by(listener: Listener) -> dict[int, int]:
+    listener.watch()
+    return listener.connections
+
+
+def connected(folder: Path) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX)
+    made.connect(str(folder / "socket"))
+    return made
+
+
+def is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
