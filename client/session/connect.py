@@ -47,10 +47,10 @@ class ConnectOptions(NamedTuple):
     plugins: Sequence[str] | None = None
 
 
-USUAL = ConnectOptions()
+DEFAULT_OPTIONS = ConnectOptions()
 
 
-def connect(address: str | None, wanted: ConnectOptions = USUAL) -> Session:
+def connect(address: str | None, wanted: ConnectOptions = DEFAULT_OPTIONS) -> Session:
     """See `tensord.connect`."""
     detail = wanted.detail
     if type(detail) is not int or detail < 0:
@@ -189,7 +189,7 @@ def check_engine(where: str, engine: object) -> None:
 
 
 def connect_daemon(
-    address: str, wanted: ConnectOptions = USUAL, outbox: type[Outbox] = Outbox, server_key: str | None = None
+    address: str, wanted: ConnectOptions = DEFAULT_OPTIONS, outbox: type[Outbox] = Outbox, server_key: str | None = None
 ) -> Session:
     """A session on the daemon at that address; without a name, only for questions. ConnectionLost if the daemon is
     missing or refuses. `server_key`: the daemon's public key, unless it lies next to the client's own."""

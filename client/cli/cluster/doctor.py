@@ -15,8 +15,8 @@ from ..line import options
 from ..line.options import tell
 from .reaching import EXTRA, on_a_cluster, reached
 
-SKEW: Final = 1.0  # seconds by which clocks may differ: traces correct for that, people who compare logs do not
-SLOW: Final = 0.05  # seconds for a connection between two nodes
+MAX_SKEW: Final = 1.0  # seconds by which clocks may differ: traces correct for that, people who compare logs do not
+SLOW_CONNECTION: Final = 0.05  # seconds for a connection between two nodes
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -150,14 +150,14 @@ def check_links(connections: Mapping[tuple[str, str, str], float | str]) -> Iter
         text = f"{plural(len(times), 'connection')} between nodes, the slowest after {duration(slowest)}"
         yield (
             ok("links", text)
-            if slowest < SLOW
+            if slowest < SLOW_CONNECTION
             else warn("links", text, "transfers cannot be faster than the network: check it between these nodes")
         )
 
 
 def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[CheckResult]:
     """Check how far the nodes' clocks are from this machine's, with the uncertainty of the measurement."""
-    far = {node: offset for node, (offset, unsure) in offsets.items() if abs(offset) - unsure > SKEW}
+    far = {node: offset for node, (offset, unsure) in offsets.items() if abs(offset) - unsure > MAX_SKEW}
     for node, offset in far.items():
         ahead = "ahead of" if offset > 0 else "behind"
         yield warn("clocks", f"{node}'s clock is {duration(abs(offset))} {ahead} this one", "run NTP or chrony there")
@@ -165,7 +165,7 @@ def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[CheckRe
         most = max(abs(offset) + unsure for offset, unsure in offsets.values())
         yield (
             note("clocks", f"within {duration(most)} of this machine's")
-            if most > SKEW
+            if most > MAX_SKEW
             else ok("clocks", f"within {duration(most)} of this machine's")
         )
 

@@ -14,7 +14,7 @@ from ....vm.cluster.tokens import START_ADVICE, host_and_port
 
 RAYLET: Final = b"raylet/raylet"
 GCS: Final = b"--gcs-address="
-CONNECT: Final = 1.0  # seconds
+CONNECT_TIMEOUT: Final = 1.0  # seconds
 
 
 def address_here() -> str:
@@ -45,7 +45,7 @@ def listens(address: str) -> bool:
     if endpoint is None:
         return False
     try:
-        socket.create_connection(endpoint, CONNECT).close()
+        socket.create_connection(endpoint, CONNECT_TIMEOUT).close()
     except OSError:
         return False
     return True

@@ -13,7 +13,7 @@ from ....interpreter.wire.addresses import for_client, is_local
 from ....interpreter.wire.messages import Query
 from ....interpreter.wire.names import program_name
 from ...outbox.outbox import Outbox
-from ...session.connect import USUAL, ConnectOptions, connect, connect_daemon
+from ...session.connect import DEFAULT_OPTIONS, ConnectOptions, connect, connect_daemon
 from ...session.session import Session
 from ...transport.link import ANSWER_TIMEOUT, hanging_error
 from ...transport.replies import Reply
@@ -21,7 +21,7 @@ from ...transport.replies import Reply
 PROBE_PERIOD: Final = 1.0  # seconds between two such questions
 
 
-def session_at(address: str, wanted: ConnectOptions = USUAL) -> Session:
+def session_at(address: str, wanted: ConnectOptions = DEFAULT_OPTIONS) -> Session:
     """A session with the daemon. Without a name, the log mentions it only at level debug."""
     if is_local(address):
         return connect(address, wanted)

@@ -21,7 +21,7 @@ SORTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "bytes": lambda one: -one["bytes"],
     "name": itemgetter("name"),
 }
-USUAL: Final = "messages"
+DEFAULT_SORT: Final = "messages"
 # Rates per second, by name, and the amounts from whose growth they are computed.
 _SESSION_RATES: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
     "per_second": itemgetter("consumed"),  # messages
@@ -51,7 +51,7 @@ def screen_state(before: DaemonSample, now: DaemonSample) -> ScreenState:
     return {
         "status": now.status,
         "per_second": max(0, done) / passed,
-        "sessions": sorted_by(USUAL, _with_rates(before.sessions, now.sessions, "id", _SESSION_RATES, passed)),
+        "sessions": sorted_by(DEFAULT_SORT, _with_rates(before.sessions, now.sessions, "id", _SESSION_RATES, passed)),
         "devices": _with_rates(before.devices, now.devices, "name", _DEVICE_RATES, passed),
     }
 
@@ -86,7 +86,7 @@ class ScreenTable(NamedTuple):
 
 
 def screen(
-    state: ScreenState, foot: str = "", *, width: int = PIPED_WIDTH, height: int | None = None, sort: str = USUAL
+    state: ScreenState, foot: str = "", *, width: int = PIPED_WIDTH, height: int | None = None, sort: str = DEFAULT_SORT
 ) -> list[str]:
     """The whole screen, from top to bottom. With a `height`, the foot names the rows that did not fit."""
     head, hung = (list(_fitted(lines, width, height)) for lines in (_head(state), _hung(state["status"])))

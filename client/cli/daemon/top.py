@@ -17,7 +17,7 @@ from ..drawing.terminal import can_draw, print_lines, size_of, whole_screen, wid
 from ..line import options
 from ..line.options import in_json, tell
 from .ask import asking
-from .screen import SORTS, USUAL, DaemonSample, screen, screen_state
+from .screen import DEFAULT_SORT, SORTS, DaemonSample, screen, screen_state
 
 _ENDS = ("q", "Q")
 _GLANCE = 0.25  # seconds between two checks of the keys and of the terminal's size
@@ -30,7 +30,7 @@ class View:
     """The settings that keys change: the order of the sessions, and whether the keys are listed."""
 
     def __init__(self) -> None:
-        self.sort = USUAL
+        self.sort = DEFAULT_SORT
         self.lists_keys = False
         self.size = size_of(sys.stdout)
 

@@ -200,9 +200,9 @@ def check_invariants(address: str | None) -> Iterator[CheckResult]:
 
 # -- holders of memory -------------------------------------------------------------------------------------------------
 
-ASKED: Final = 5  # attempts to get an answer during which nothing happens
+ATTEMPTS: Final = 5  # attempts to get an answer during which nothing happens
 ALL: Final = 10_000  # rows
-OLD: Final = 600.0  # seconds in which a value with an error should have been read
+UNREAD_SECONDS: Final = 600.0  # seconds in which a value with an error should have been read
 
 
 def check_memory(address: str) -> Iterator[CheckResult]:
@@ -211,13 +211,15 @@ def check_memory(address: str) -> Iterator[CheckResult]:
     A busy daemon allocates and frees memory while it counts. It is asked a few times, until nothing has happened
     meanwhile.
     """
-    for _ in range(ASKED):
+    for _ in range(ATTEMPTS):
         memory = as_object(ask(address, "memory", "session", ALL))
         if memory["still"]:
             break
     yield from check_pools(memory)
     yield from check_ended([row for row in memory["rows"] if row["ended"] and row["bytes"]])
-    yield from check_poisoned([row for row in memory["rows"] if row["poisoned"] and (row["poisoned_age"] or 0) >= OLD])
+    yield from check_poisoned(
+        [row for row in memory["rows"] if row["poisoned"] and (row["poisoned_age"] or 0) >= UNREAD_SECONDS]
+    )
 
 
 def check_pools(memory: Mapping[str, Any]) -> Iterator[CheckResult]:

@@ -17,7 +17,7 @@ from typing import Final, NoReturn, TextIO
 from .figures import duration, size
 
 PIPED_WIDTH: Final = 240  # columns of a file or a pipe: lines are as long as necessary
-_USUAL: Final = os.terminal_size((80, 24))  # if a terminal reports no size
+_DEFAULT_SIZE: Final = os.terminal_size((80, 24))  # if a terminal reports no size
 _BOLD: Final = "\x1b[1m{}\x1b[0m"
 _DIM: Final = "\x1b[2m{}\x1b[0m"
 # The alternate screen, without a cursor, and without wrapping after the last column.
@@ -46,12 +46,12 @@ def _styled(style: str, text: str) -> str:
 
 def size_of(stream: TextIO) -> os.terminal_size:
     """The size of a terminal; $COLUMNS and $LINES take precedence over what it reports."""
-    reported = _USUAL
+    reported = _DEFAULT_SIZE
     with suppress(OSError):  # of a stream that only pretends to be a terminal
         reported = os.get_terminal_size(stream.fileno())
     given = (os.environ.get(name, "") for name in ("COLUMNS", "LINES"))
     declared = [int(text) if text.isdecimal() else 0 for text in given]
-    return os.terminal_size(tuple(map(_first, declared, reported, _USUAL)))
+    return os.terminal_size(tuple(map(_first, declared, reported, _DEFAULT_SIZE)))
 
 
 def _first(*numbers: int) -> int:

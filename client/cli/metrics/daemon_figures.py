@@ -1,7 +1,7 @@
 """Questions to a daemon, one after the other, on a connection that is kept and made again when the daemon comes back.
 
 The figures cost the daemon's driving thread some microseconds each. Expensive figures are collected rarely: the bytes
-of sessions by device need a scan of all tensors, and wait `SHARE` times as long as the last scan took.
+of sessions by device need a scan of all tensors, and wait `SCAN_INTERVAL_FACTOR` times as long as the last scan took.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ..daemon.ask import questions
 from ..daemon.health import reasons
 from ..daemon.reconnecting import Connect, ReconnectingQuestions
 
-RARELY: Final = 30.0  # seconds between two collections of the expensive figures, at least
-SHARE: Final = 400  # so the daemon spends a quarter of a percent on these
+MIN_SCAN_INTERVAL: Final = 30.0  # seconds between two collections of the expensive figures, at least
+SCAN_INTERVAL_FACTOR: Final = 400  # so the daemon spends a quarter of a percent on these
 MAX_ROWS: Final = 10_000  # rows
 
 
@@ -77,7 +77,7 @@ class DaemonFigures:
         with suppress(ConnectionLost):  # there are so many tensors that the answer takes longer than we wait
             *rows, _ = self.ask("memory", "session", MAX_ROWS)
         ended = self._clock()
-        self._due = ended + max(RARELY, SHARE * (ended - began))
+        self._due = ended + max(MIN_SCAN_INTERVAL, SCAN_INTERVAL_FACTOR * (ended - began))
         self._held = [
             (int(row["key"]) if row["key"].isdigit() else 0, device, nbytes)
             for row in rows

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .scrapes import MetricsSource
 
 EXTRA: Final = 'prometheus-client is not installed: pip install "tensord[metrics]"'
-USUALLY: Final = Bounds()
+DEFAULT_BOUNDS: Final = Bounds()
 
 
 @click.command()
@@ -31,12 +31,12 @@ USUALLY: Final = Bounds()
 )
 @click.option("--token", type=options.FILE, help="A file with the token that scrapers must send.")
 @click.option(
-    "--ops", type=click.IntRange(0, 1000), default=USUALLY.ops, help="How many ops have a label of their own."
+    "--ops", type=click.IntRange(0, 1000), default=DEFAULT_BOUNDS.ops, help="How many ops have a label of their own."
 )
 @click.option(
     "--sessions",
     type=click.IntRange(0, 1000),
-    default=USUALLY.sessions,
+    default=DEFAULT_BOUNDS.sessions,
     help="How many sessions have labels of their own.",
 )
 @click.option("--once", is_flag=True, help="Print the metrics and exit.")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...session.session import Session
     from .warming import WarmedCalls
 
-USUAL = "cuda:0"  # the device of this process, if there is no daemon
+DEFAULT_DEVICE = "cuda:0"  # the device of this process, if there is no daemon
 _SHAPE = re.compile(r"\d+(x\d+)*")
 
 
@@ -155,7 +155,7 @@ def session_for(address: str | None, devices: Sequence[str], cache: Path | None)
     from ....streams.cuda import kernel_cache
     from ..daemon.patient import program_session
 
-    where, named = address or find_daemon(), devices or [USUAL]
+    where, named = address or find_daemon(), devices or [DEFAULT_DEVICE]
     if where is None and any(map(compiles, named)):
         kernel_cache.store_kernels_in(kernel_cache.directory_of(cache))
     return program_session(where, named)

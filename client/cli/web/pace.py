@@ -1,4 +1,4 @@
-"""The size and the rate of questions to a daemon: answers may take `SHARE` of its time, however busy it is.
+"""The size and the rate of questions to a daemon: answers may take `TIME_SHARE` of its time, however busy it is.
 
 A daemon reports the time that it took to collect an answer. Encoding and sending take up to half of that again, and the
 question itself a third of a millisecond. So pauses follow from the cost of answers, and if pauses get long, answers are
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-SHARE: Final = 0.015  # of the daemon's time, for records
-RARE_SHARE: Final = 0.005  # for figures that are asked for rarely
-SENT: Final = 1.5  # the time of an answer, in multiples of the time of collecting it
-ASKED: Final = 0.0005  # seconds that a question takes
+TIME_SHARE: Final = 0.015  # of the daemon's time, for records
+RARE_TIME_SHARE: Final = 0.005  # for figures that are asked for rarely
+ANSWER_COST: Final = 1.5  # the time of an answer, in multiples of the time of collecting it
+QUESTION_COST: Final = 0.0005  # seconds that a question takes
 MIN_PAUSE, MAX_PAUSE, RARE_PAUSE = 0.25, 1.0, 2.0  # seconds
 MIN_RECORDS, MAX_RECORDS = 100, 4000  # records of an answer
 
@@ -26,7 +26,7 @@ class PollingPace:
 
     def after(self, spent: float, *, full: bool) -> float:
         """The pause after an answer that the daemon collected in `spent` seconds. `full`: there were more records."""
-        pause = (spent * SENT + ASKED) / SHARE
+        pause = (spent * ANSWER_COST + QUESTION_COST) / TIME_SHARE
         if pause > MAX_PAUSE:
             self.most = max(MIN_RECORDS, int(self.most * MAX_PAUSE / pause))
         elif full and pause < MAX_PAUSE / 2:
@@ -36,4 +36,4 @@ class PollingPace:
 
 def rare_pause(took: float) -> float:
     """The pause after answers that took `took` seconds to arrive."""
-    return max(RARE_PAUSE, took / RARE_SHARE)
+    return max(RARE_PAUSE, took / RARE_TIME_SHARE)

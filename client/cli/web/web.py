@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from .source import ViewSource
 
 EXTRA: Final = 'aiohttp is not installed: pip install "tensord[web]"'
-USUAL: Final = "127.0.0.1"
+DEFAULT_HOST: Final = "127.0.0.1"
 PORT: Final = 9465
 
 
 @click.command()
 @click.argument("file", type=options.FILE, required=False, help="A saved trace; without it, the running daemon.")
 @options.address
-@click.option("--host", default=USUAL, help="The address or name to listen on; 0.0.0.0 for all of this machine.")
+@click.option("--host", default=DEFAULT_HOST, help="The address or name to listen on; 0.0.0.0 for all of this machine.")
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, help="The port; 0 takes a free one.")
 @click.option("--token-file", type=options.FILE, help="A file with the token; without it, a new one is made.")
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")

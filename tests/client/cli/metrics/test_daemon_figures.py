@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tensord.client.cli.metrics.daemon_figures import MAX_ROWS, RARELY, SHARE, DaemonFigures
+from tensord.client.cli.metrics.daemon_figures import MAX_ROWS, MIN_SCAN_INTERVAL, SCAN_INTERVAL_FACTOR, DaemonFigures
 from tensord.interpreter.errors import ConnectionLost, NoDaemon
 from tensord.interpreter.metrics.bounds import Bounds
 
@@ -99,8 +99,8 @@ def test_all_tensors_are_looked_at_rarely(daemon: Daemon) -> None:
     source, dear = daemon.source(), ("memory", "session", MAX_ROWS)
     daemon.cost = 2.0
     assert source.figures().held == [(7, "cpu:0", 5), (7, "sim:0", 6), (0, "cpu:0", 1)]
-    assert 2.0 * SHARE > RARELY
-    for elapsed, times in ((RARELY, 1), (2.0 * SHARE - RARELY - 1, 1), (2, 2)):
+    assert 2.0 * SCAN_INTERVAL_FACTOR > MIN_SCAN_INTERVAL
+    for elapsed, times in ((MIN_SCAN_INTERVAL, 1), (2.0 * SCAN_INTERVAL_FACTOR - MIN_SCAN_INTERVAL - 1, 1), (2, 2)):
         daemon.now += elapsed
         source.figures()
         assert daemon.asked.count(dear) == times

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tensord.client.cli.web.pace import (
-    ASKED,
+    ANSWER_COST,
     MAX_PAUSE,
     MAX_RECORDS,
     MIN_PAUSE,
     MIN_RECORDS,
-    RARE_SHARE,
-    SENT,
-    SHARE,
+    QUESTION_COST,
+    RARE_TIME_SHARE,
+    TIME_SHARE,
     PollingPace,
     rare_pause,
 )
@@ -23,10 +23,10 @@ def test_whatever_a_record_costs_the_share_is_kept(each: float) -> None:
     pace, spent, passed = PollingPace(), 0.0, 0.0
     for _ in range(200):
         collected = pace.most * each
-        cost = collected * SENT + ASKED
+        cost = collected * ANSWER_COST + QUESTION_COST
         passed += pace.after(collected, full=True) + cost
         spent += cost
-    assert spent / passed <= SHARE
+    assert spent / passed <= TIME_SHARE
     assert MIN_RECORDS <= pace.most <= MAX_RECORDS
 
 
@@ -54,4 +54,4 @@ def test_answers_get_larger_again() -> None:
 
 def test_rare_questions_are_as_rare_as_they_are_expensive() -> None:
     assert rare_pause(0.001) == 2.0
-    assert rare_pause(0.8) == 0.8 / RARE_SHARE
+    assert rare_pause(0.8) == 0.8 / RARE_TIME_SHARE
