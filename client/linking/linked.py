@@ -146,8 +146,8 @@ class ProgramBinding:
         self.callbacks = tuple(callbacks)
         self._results = tuple((program.metas[value], self.devices[program.homes[value]]) for value in program.results)
         self._effects = tuple((step.op, *self._effect(step, depth > 0)) for step, depth in effects_of(program))
-        self._room = program.inner
-        self._asks = program.is_data_dependent
+        self._inner_count = program.inner  # each run numbers that many inner values
+        self._is_data_dependent = program.is_data_dependent
         self._heavy = work_of(program) > core.outbox.transport.inline_work
         self._drop: Callable[[], object] = NOTHING
         self._id = self._link(core)
@@ -212,7 +212,7 @@ class ProgramBinding:
         number."""
         core = self._core
         outbox = core.outbox
-        if self._asks and outbox.is_inside():
+        if self._is_data_dependent and outbox.is_inside():
             message = "control flow waits for values, which an atomic block does not: take it outside of the block"
             raise located(MetadataError(message))
         if self._heavy:
@@ -222,7 +222,7 @@ class ProgramBinding:
             location = outbox.locations.here(2)
             for value in self._written:
                 forget(inputs[value] if value < len(inputs) else self.captured[value - len(inputs)])
-            first = outbox.ids + self._room + 1
+            first = outbox.ids + self._inner_count + 1
             outbox.ids = first + len(self._results) - 1
             ids = tuple(range(first, first + len(self._results)))
             given = tuple([tensor._id for tensor in inputs])

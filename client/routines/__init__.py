@@ -7,8 +7,8 @@ unchanged.
 - `control_flow`: cond, case, while_loop, repeat; `explaining`: what calls on global tensors would move
 - `guards`: Python state outside of the arguments that a capture depends on; `guard_checks`, `contents`: how that state
   is looked up and compared
-- `search`: finds that state in code and data; `looks`: selects one of `functions`, `containers`, `objects` by the kind
-  of an object; `kinds`: classifies objects
+- `search`: finds that state in code and data; `look_at`: selects one of `functions`, `containers`, `objects` by the
+  kind of an object; `kinds`: classifies objects
 - `names`: the names in code; `computed`: accesses by names that code computes
 - `watch`: observes accesses that no search finds, during the capture; `readers`: calls that make such accesses
 """

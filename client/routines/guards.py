@@ -26,7 +26,7 @@ from ..tensor.tensor import Tensor
 from .contents import Kinds
 from .functions import Code, Extra
 from .guard_checks import LOOKUP_ERRORS, VALUES, Guard, IdentityGuards, Shapes, reference
-from .looks import look_at
+from .look_at import look_at
 from .search import MAX_GUARDS, Search, TooManyGuards
 
 PLAIN_CONTAINERS: Final = (dict, list, tuple, slice)

@@ -74,10 +74,10 @@ class Meeting(NamedTuple):
     def withdraw(self, error: TensordError) -> None:
         """Tell the other nodes that this node will not take part."""
         for other in self.others:
-            Talk(self, other).withdraw(error)
+            PeerWords(self, other).withdraw(error)
 
 
-class Talk:
+class PeerWords:
     """All words between this node and another one. Without a link, no word is sent."""
 
     def __init__(self, meeting: Meeting, other: str) -> None:
@@ -113,7 +113,7 @@ class Gang:
         self.meeting = meeting
         self.state = State.COMING
         self.since = 0  # perf_counter_ns; a long wait since then counts as a hang; 0: no wait counts
-        self._talks = {other: Talk(meeting, other) for other in meeting.others}
+        self._peer_words = {other: PeerWords(meeting, other) for other in meeting.others}
         self._error: TensordError | None = None  # the reason of its failure
         self._operands: Operands = ()
         self._ended: Ended | None = None
@@ -174,7 +174,7 @@ class Gang:
 
     def _say(self, word: Word, to: Sequence[str], id_: bytes = b"") -> None:
         for other in to:
-            said = self._talks[other].said[word]
+            said = self._peer_words[other].said[word]
             said.say(self.meeting.digest, id_, lambda error: self._post(partial(self._fail, error)))
 
     def _begun(self, operands: Operands, ended: Ended) -> None:
@@ -183,8 +183,8 @@ class Gang:
             return
         self._move(GangEvent.BEGUN)
         self._operands, self._ended = operands, ended
-        for other, talk in self._talks.items():
-            for word, heard in talk.heard.items():
+        for other, words in self._peer_words.items():
+            for word, heard in words.heard.items():
                 heard.listen(partial(self._hear, other, word), lambda error: self._post(partial(self._fail, error)))
         if self.meeting.leads:
             self._gather()
@@ -313,8 +313,8 @@ class Gang:
             self._report(error)
 
     def _withdraw_words(self, error: TensordError) -> None:
-        for talk in self._talks.values():
-            talk.withdraw(error)
+        for words in self._peer_words.values():
+            words.withdraw(error)
 
     def _report(self, error: TensordError | None) -> None:
         ended, self._ended, self._operands = self._ended, None, ()
