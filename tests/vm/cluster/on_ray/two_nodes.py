@@ -128,9 +128,9 @@ class TwoNodes:
         return self.rows
 
     def seen(self, by: str, node: str) -> tuple[str, int]:
-        """The state and the incarnation that a daemon knows of a node."""
-        (found,) = [one for one in ask(self.rows[by]["ipc"], "members") if one["node"] == node]
-        return found["state"], found["incarnation"]
+        """The state and the incarnation that a daemon knows of a node; "unknown" before the table of members is there."""
+        members = ask(self.rows[by]["ipc"], "members")
+        return next(((one["state"], one["incarnation"]) for one in members if one["node"] == node), ("unknown", 0))
 
     def await_seen(self, by: str, node: str, *wanted: tuple[str, int]) -> float:
         """Seconds until a daemon knows one of these of a node."""
