@@ -41,11 +41,15 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="With --check-config: print JSON.")
 def serve(*, config: Path | None, check_config: bool, as_json: bool, **given: Any) -> None:
     """Run the daemon, until SIGTERM or Ctrl-C: it owns the devices and tensors of many processes."""
+    from ...vm.service.process.errors import CommandLineError
     from ...vm.service.settings.config import load
 
     if as_json and not check_config:
         raise click.BadParameter("--json is for --check-config: a daemon's log is JSON with --log-format json")
-    settings = load(config, settings_of(given))
+    try:
+        settings = load(config, settings_of(given))
+    except CommandLineError as error:
+        raise click.UsageError(error.message) from error
     if check_config:
         show_config(settings, as_json)
         return

@@ -138,7 +138,7 @@ def test_what_is_installed_is_listed(on_path: Path, tensord: Command):
 def test_a_daemon_that_does_not_name_it_does_not_load_it_and_says_what_is_missing(on_path: Path, tensord: Command):
     del on_path
     code, _, err = tensord("serve", "--check-config", "--device", "file:0")
-    assert code == 1
+    assert code == 2
     assert 'comes with the package mypackage: name it, plugins = ["mypackage"]' in err
     assert "mypackage" not in sys.modules
 

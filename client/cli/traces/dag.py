@@ -13,7 +13,7 @@ from ....interpreter.errors import ProtocolError
 from ..line import options
 from ..line.options import output as output_option
 from ..line.options import write
-from .source import NOTHING_INSIDE, load, selects, source
+from .source import NOTHING_INSIDE, load, no_records, selects, source
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.graphs.graph import Graph
@@ -98,6 +98,8 @@ def dag(
     if chooses:
         graph = graph.restrict({record.id for record in chooses.select(trace.records)} | named)
     graph = with_critical_path(trace, graph.select(**part))
+    if not graph.nodes:
+        click.echo(f"tensord: {no_records(chooses)}", err=True)
     if inside:
         graph = _opened(trace, graph)
     node = fold_by or {None: "", True: "chain", False: "instruction"}[fold]

@@ -14,6 +14,7 @@ import click
 import pytest
 
 from tensord.client.cli.application import application
+from tensord.client.cli.main import main
 from tensord.client.transport.keys import curve_options
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.wire.keys import read_public
@@ -78,12 +79,20 @@ def test_options_go_before_the_file(command, tmp_path):
         ("--grace -1", "grace: must be"),
         ("--device gpu", "unknown device 'gpu'"),
         ("--address x", "'x' is not an address"),
-        ("--config /does/not/exist", "/does/not/exist: No such file"),
+        ("--node no/name", "node: "),
     ],
 )
-def test_wrong_options_are_one_line(command, options, told):
-    with pytest.raises(StartError, match=told):
-        command(f"serve {options}")
+def test_wrong_options_are_one_line_and_a_status_of_their_own(options, told, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["serve", *options.split()])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("tensord: the command line: ")
+    assert told in line
+
+
+def test_a_missing_file_is_no_wrong_option(command):
+    with pytest.raises(StartError, match="/does/not/exist: No such file"):
+        command("serve --config /does/not/exist")
 
 
 def test_json_goes_with_the_check(command):

@@ -7,3 +7,7 @@ from ....interpreter.errors import TensordError
 
 class StartError(TensordError):
     """The service cannot start. The message gives the reason and the remedy, on one line."""
+
+
+class CommandLineError(StartError):
+    """A setting on the command line is wrong."""

@@ -22,7 +22,7 @@ from ....streams.cuda.kernel_cache import directory_of
 from ....streams.kinds import compiles, is_host, takes
 from ...plugins.loading import load as load_plugins
 from ...runtime import HANG_AFTER
-from ..process.errors import StartError
+from ..process.errors import CommandLineError, StartError
 from ..process.logs import FORMATS, LEVELS, Format
 from . import checks
 
@@ -172,8 +172,9 @@ _LEAST_VALUES: Final = {
 def load(file: Path | None = None, given: Mapping[str, Any] | None = None) -> Config:
     """The configuration in a file, overridden by settings `given` on the command line, in the same form.
 
-    Paths in the file are relative to its directory. StartError with a one-line message if a setting is wrong. Plugins
-    are loaded first, since other settings may name their ops and kinds of devices.
+    Paths in the file are relative to its directory. StartError with a one-line message if a setting is wrong:
+    CommandLineError if it is a given one. Plugins are loaded first, since other settings may name their ops and kinds
+    of devices.
     """
     tables: list[tuple[Mapping[str, Any], str, Path]] = [(given or {}, COMMAND_LINE, Path.cwd())]
     if file is not None:
@@ -208,7 +209,7 @@ def _merge(config: Config, table: Mapping[str, Any], source: str, base: Path) ->
         if key not in TABLES:
             changes[key] = _checked(Config, key, value, f"{source}: {key}", base)
         elif not isinstance(value, Mapping):
-            raise StartError(f"{source}: {key}: must be a table, [{key}], not {_short(value)}")
+            raise error_in(source)(f"{source}: {key}: must be a table, [{key}], not {_short(value)}")
         else:
             kind, inner = TABLES[key], f"{source}: {key}."
             found = {name: _checked(kind, name, item, f"{inner}{name}", base) for name, item in value.items()}
@@ -216,19 +217,25 @@ def _merge(config: Config, table: Mapping[str, Any], source: str, base: Path) ->
     return dataclasses.replace(config, **changes)
 
 
+def error_in(where: str) -> type[StartError]:
+    """The error of a wrong setting there."""
+    return CommandLineError if where.startswith(COMMAND_LINE) else StartError
+
+
 def _checked(kind: type[Any], key: str, value: object, where: str, base: Path) -> Any:
     """A value of the right type and in range, or StartError."""
+    wrong = error_in(where)
     check = dict(settings(kind)).get(key)
     if check is None:
-        raise StartError(f"{where}: unknown key; {_similar(kind, key)}")
+        raise wrong(f"{where}: unknown key; {_similar(kind, key)}")
     try:
         checked = check(value)
     except checks.SentenceError as error:
-        raise StartError(f"{where}: {error}") from None
+        raise wrong(f"{where}: {error}") from None
     except ValueError as error:
-        raise StartError(f"{where}: must be {error}, not {_short(value)}") from None
+        raise wrong(f"{where}: must be {error}, not {_short(value)}") from None
     except MetadataError as error:
-        raise StartError(f"{where}: {error.message}") from None
+        raise wrong(f"{where}: {error.message}") from None
     if isinstance(checked, tuple):
         return tuple([base / one if isinstance(one, Path) else one for one in checked])
     return base / checked if isinstance(checked, Path) else checked

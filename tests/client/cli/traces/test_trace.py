@@ -185,6 +185,10 @@ class TestPictures:
         assert (code, out) == (0, "")
         assert len(json.loads(output.read_text())["nodes"]) <= 3
 
+    def test_an_empty_picture_says_so(self, run, good):
+        code, out, err = run("trace", "dag", good, "--op", "nope")
+        assert (code, out[:7], err) == (0, "digraph", "tensord: no records match --op nope\n")
+
     def test_a_crowded_picture_comes_with_a_hint(self, run, tmp_path):
         path = tmp_path / "crowded.trace"
         Trace([record(number) for number in range(1, 550)]).save(path)

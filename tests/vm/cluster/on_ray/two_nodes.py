@@ -128,7 +128,7 @@ class TwoNodes:
         return self.rows
 
     def seen(self, by: str, node: str) -> tuple[str, int]:
-        """The state and the incarnation that a daemon knows of a node; "unknown" before the table of members is there."""
+        """The state and the incarnation that a daemon knows of a node; "unknown" without a table of members."""
         members = ask(self.rows[by]["ipc"], "members")
         return next(((one["state"], one["incarnation"]) for one in members if one["node"] == node), ("unknown", 0))
 
