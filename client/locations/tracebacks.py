@@ -26,7 +26,7 @@ VARIABLE: Final = "TENSORD_TRACEBACK"
 DEBUG: Final = "TENSORD_DEBUG"  # of the command line, which then shows tracebacks
 _COUNTED: Final = re.compile(r"takes (?:from (\d+) to )?(\d+) positional arguments? but (\d+) ")
 Kinds: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
-PUBLIC_ERRORS: Final = (TensordError, TimeoutError)  # meant for users, who need only their own line
+PUBLIC_ERRORS: Final = (TensordError, TimeoutError, KeyboardInterrupt)  # users need only their own line
 
 
 def hide(error: BaseException) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import re
+import signal
+import threading
 import traceback
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +21,7 @@ from tensord.client.sharing import names as names_module
 from tensord.client.tensor.tensor import Tensor
 
 from ...each_case import each_case
+from ...puppet import eventually
 from ..public_entries import entries, names_for, program
 
 TESTS = str(Path(__file__).parents[2])
@@ -210,6 +214,29 @@ def test_a_timeout_ends_at_the_users_line(make_session, machine_of):
     with pytest.raises(TimeoutError) as caught:
         run("y.wait(0.01)", {"y": y})
     machine_of(session).devices["sim:0"].resume("compute")
+    assert entries_of(caught.value) == [(JOB, 1)]
+
+
+def test_an_interrupt_of_a_wait_ends_at_the_users_line(make_session, machine_of):
+    session = make_session(devices=["cpu:0", "sim:0"])
+    x = session.asarray(np.ones(3), "sim:0").wait()
+    machine = machine_of(session)
+
+    def interrupt():
+        eventually(lambda: machine.waiting.leader)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    machine.devices["sim:0"].hold("compute")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    other = threading.Thread(target=interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            other.start()
+            run("(x + 1).numpy()", {"x": x})
+    finally:
+        other.join()
+        signal.signal(signal.SIGINT, before)
+        machine.devices["sim:0"].resume("compute")
     assert entries_of(caught.value) == [(JOB, 1)]
 
 
