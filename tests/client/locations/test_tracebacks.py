@@ -229,9 +229,9 @@ def test_an_interrupt_of_a_wait_ends_at_the_users_line(make_session, machine_of)
     machine.devices["sim:0"].hold("compute")
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     other = threading.Thread(target=interrupt)
+    other.start()
     try:
         with pytest.raises(KeyboardInterrupt) as caught:
-            other.start()
             run("(x + 1).numpy()", {"x": x})
     finally:
         other.join()
