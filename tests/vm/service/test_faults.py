@@ -10,6 +10,7 @@ import pytest
 
 import tensord as td
 from tests.daemon import Daemon
+from tests.puppet import eventually
 
 WAIT = 20.0
 
@@ -69,6 +70,7 @@ def test_answers_that_cannot_be_sent_end_their_connection_alone(faulty):
 HANGING = """
 devices = ["cpu:0", {name = "sim:0", faults = [{kind = "hang", label = "matmul", nth = 1}]}]
 grace = 0.2
+hang_after = 0.1
 """
 
 
@@ -79,6 +81,6 @@ def test_a_kernel_that_is_given_up_makes_the_status_1(tmp_path):
             x = session.asarray(np.eye(2), device="sim:0").wait(WAIT)
             product = x @ x
             session.flush()
-            (session.asarray([1.0]) + 1.0).wait(WAIT)  # the daemon has the product by then
+            eventually(lambda: [one["op"] for one in session.stats()["hung"]] == ["matmul"])
             assert not product.is_ready()
         assert daemon.stop() == 1
