@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,9 @@ from tensord.interpreter.concurrency.leader_followers import NEVER
 from tensord.vm.machine import VirtualMachine
 from tensord.vm.model.tensor import Copy
 from tensord.vm.tracing.record import Record
+
+from ..puppet import eventually
+from ..streams.fake_cuda.gpu import Gpu
 
 WAIT = 30.0  # seconds until a test that hangs is given up; never slept
 ROUND = 0.002  # seconds that the machine is driven between two looks
@@ -57,6 +60,18 @@ def until(session: Session, predicate: Any) -> None:
     while not predicate():
         assert time.monotonic() < deadline, "it never came true"
         machine.wait_for(NEVER, ROUND)
+
+
+def run_until_graph(gpu: Gpu, session: Session, run: Callable[[], object]) -> None:
+    """Run again and again until a graph is launched. Another thread makes the graph meanwhile."""
+    before = gpu.calls["graphLaunch"]
+
+    def is_launched() -> bool:
+        run()
+        session.sync()
+        return gpu.calls["graphLaunch"] > before
+
+    eventually(is_launched)
 
 
 def moved(session: Session) -> dict[str, tuple[int, int]]:

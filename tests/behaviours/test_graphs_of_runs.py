@@ -20,7 +20,7 @@ from ..compiled import replaces_parts
 from ..streams.fake_cuda.gpu import Gpu
 from ..streams.fake_cuda.graphs import Kernel, at
 from ..streams.fake_cuda.module import installed
-from .looking_inside import assert_sound, device_of
+from .looking_inside import assert_sound, device_of, run_until_graph
 
 SIZE = 16
 ROUNDS = 24
@@ -81,17 +81,6 @@ def put(session: Any, values: Any) -> Any:
     return session.asarray(np.asarray(values, np.float64), device="cuda:0").wait()
 
 
-def run_until_there_is_a_graph(gpu: Gpu, session: Any, run: Callable[[], Any]) -> None:
-    """The graph is made on another thread meanwhile."""
-    before = gpu.calls["graphLaunch"]
-    for _ in range(SEEN + 200):
-        run()
-        session.sync()
-        if gpu.calls["graphLaunch"] > before:
-            return
-    raise AssertionError("no run was a graph")
-
-
 def graph_in(routine: Any) -> dict[str, Any]:
     """The report on the graph of a routine with one segment."""
     (piece,) = routine.report()["pieces"]
@@ -102,7 +91,7 @@ def graph_in(routine: Any) -> dict[str, Any]:
 def test_runs_are_one_launch_each_and_their_operands_their_own(gpu: Gpu, session: Any) -> None:
     x, y = put(session, np.arange(SIZE)), put(session, np.ones(SIZE))
     f = session.routine(lambda x, y, number: ((x + y) * number - y, x * y))
-    run_until_there_is_a_graph(gpu, session, lambda: f(x, y, 2.0))
+    run_until_graph(gpu, session, lambda: f(x, y, 2.0))
     gpu.calls.clear()
     others = [put(session, np.arange(SIZE) * n) for n in range(5)]
     found = [f(each, y, float(n)) for n, each in enumerate(others)]
@@ -126,7 +115,7 @@ def test_a_loop_of_graphs_waits_for_nothing_on_the_host(gpu: Gpu, session: Any) 
         return change
 
     f = session.routine(step)
-    run_until_there_is_a_graph(gpu, session, lambda: f(w, g))
+    run_until_graph(gpu, session, lambda: f(w, g))
     before = w.numpy()[0]
     gpu.blocked.clear()
     for _ in range(50):
@@ -204,12 +193,12 @@ def test_random_routines_have_the_bits_of_numpy_run_by_run(
 def test_a_graph_is_given_up_where_memory_is_short_and_runs_go_on(gpu: Gpu, session: Any) -> None:
     x = put(session, np.arange(SIZE))
     f = session.routine(lambda x: (x + 1.0) * x)
-    run_until_there_is_a_graph(gpu, session, lambda: f(x))
+    run_until_graph(gpu, session, lambda: f(x))
     device_of(session, "cuda:0")._graphs.give_up()
     gpu.calls.clear()
     np.testing.assert_array_equal(f(x).numpy(), (np.arange(SIZE) + 1.0) * np.arange(SIZE))
     assert gpu.calls["graphLaunch"] == 0
-    run_until_there_is_a_graph(gpu, session, lambda: f(x))
+    run_until_graph(gpu, session, lambda: f(x))
     assert_sound(session)
 
 
@@ -222,12 +211,12 @@ def test_a_graph_that_was_made_while_kernels_were_compiled_is_made_again(
     monkeypatch.setattr(graphing, "is_pending", lambda _call: pending[0])
     x = put(session, np.arange(SIZE))
     f = session.routine(lambda x: (x + 1.0) * x)
-    run_until_there_is_a_graph(gpu, session, lambda: f(x))
+    run_until_graph(gpu, session, lambda: f(x))
     (first,) = device_of(session, "cuda:0")._graphs._living
     pending[0] = False
     f(x).wait()
     assert first.dropped
-    run_until_there_is_a_graph(gpu, session, lambda: f(x))
+    run_until_graph(gpu, session, lambda: f(x))
     np.testing.assert_array_equal(f(x).numpy(), (np.arange(SIZE) + 1.0) * np.arange(SIZE))
     assert_sound(session)
 
@@ -248,7 +237,7 @@ def test_what_no_graph_takes_runs_call_by_call_and_the_report_says_why(session: 
 def test_a_graph_that_cannot_be_launched_is_no_loss(gpu: Gpu, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x = put(session, np.arange(SIZE))
     f = session.routine(lambda x: (x + 1.0) * x)
-    run_until_there_is_a_graph(gpu, session, lambda: f(x))
+    run_until_graph(gpu, session, lambda: f(x))
 
     def refuse(*_what: Any) -> None:
         raise RuntimeError("no launch today")
@@ -263,7 +252,7 @@ def test_the_end_of_a_session_ends_its_graphs(gpu: Gpu) -> None:
     with td.connect("local:graphs", devices=CUDA) as keeps, td.connect("local:graphs") as session:
         x = put(session, np.arange(SIZE))
         f = session.routine(lambda x: (x + 1.0) * x)
-        run_until_there_is_a_graph(gpu, session, partial(f, x))
+        run_until_graph(gpu, session, partial(f, x))
         graphs = device_of(keeps, "cuda:0")._graphs
         session.close()
         keeps.sync()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tensord.interpreter.errors import CancelledError, KernelError
 
 from ..streams.fake_cuda.gpu import Gpu
 from ..streams.fake_cuda.module import installed
-from .looking_inside import assert_sound, machine_of, until
+from .looking_inside import assert_sound, machine_of, run_until_graph, until
 
 SIZE, ROUNDS = 16, 12
 CUDA: list[Any] = ["cpu:0", {"name": "cuda:0", "memory": "64MiB", "cache": "8MiB"}]
@@ -37,17 +37,6 @@ def put(session: Any, values: Any) -> Any:
     return session.asarray(np.asarray(values), device="cuda:0").wait()
 
 
-def until_graph(gpu: Gpu, session: Any, run: Callable[[], Any]) -> None:
-    """The graph is made on another thread meanwhile."""
-    before = gpu.calls["graphLaunch"]
-    for _ in range(50):
-        run()
-        session.sync()
-        if gpu.calls["graphLaunch"] > before:
-            return
-    raise AssertionError("no body was a graph")
-
-
 def body(x: Any) -> Any:
     return (x * 0.5 + 1.0) * 1.25
 
@@ -61,7 +50,7 @@ def after(values: Any, rounds: int) -> Any:
 def test_each_round_of_a_repeat_is_one_launch(gpu: Gpu, session: Any) -> None:
     x = put(session, np.arange(1.0 * SIZE))
     routine = session.routine(lambda x: session.repeat(ROUNDS, body, x))
-    until_graph(gpu, session, lambda: routine(x))
+    run_until_graph(gpu, session, lambda: routine(x))
     routine(x).wait()
     gpu.calls.clear()
     np.testing.assert_array_equal(routine(x).numpy(), after(np.arange(1.0 * SIZE), ROUNDS))
@@ -84,7 +73,7 @@ def test_each_round_of_a_while_loop_is_a_launch_and_a_look(gpu: Gpu, session: An
     while (expected * 2.0).sum() < 1000.0:
         expected, rounds = (expected + 1.0) * 1.5, rounds + 1
     for _ in range(8):
-        until_graph(gpu, session, lambda: routine(x))
+        run_until_graph(gpu, session, lambda: routine(x))
     gpu.calls.clear()
     np.testing.assert_array_equal(routine(x).numpy(), expected)
     assert gpu.calls["graphLaunch"] == 2 * rounds + 1  # the test, too
@@ -102,7 +91,7 @@ def test_what_a_round_refuses_fails_the_loop_with_its_line_and_nothing_else(gpu:
     routine = session.routine(lambda *state: session.repeat(ROUNDS, step, *state)[2])
     table, total = put(session, np.arange(20.0)), put(session, np.zeros(2))
     near, far = put(session, np.array([0, 3])), put(session, np.array([0, 10]))
-    until_graph(gpu, session, lambda: routine(table, near, total))
+    run_until_graph(gpu, session, lambda: routine(table, near, total))
     expected = sum(np.arange(20.0)[np.array([0, 3]) + n] * 0.5 for n in range(ROUNDS))
     failed, healthy = routine(table, far, total), routine(table, near, total)
     with pytest.raises(KernelError, match=r"take.*index 20 is out of bounds") as caught:
@@ -121,7 +110,7 @@ def test_a_loop_of_graphs_is_cancelled_between_two_rounds(gpu: Gpu, session: Any
         return body(x)
 
     routine = session.routine(lambda x, n: session.repeat(n, step, x))
-    until_graph(gpu, session, lambda: routine(x, put(session, np.asarray(ROUNDS))))
+    run_until_graph(gpu, session, lambda: routine(x, put(session, np.asarray(ROUNDS))))
     begun = gpu.calls["graphLaunch"]
     found = routine(x, put(session, np.asarray(10**6)))
     session.flush()
@@ -142,7 +131,7 @@ def test_a_trace_names_the_ops_inside_of_a_graph(
 ) -> None:
     x = put(session, np.arange(1.0 * SIZE))
     routine = session.routine(body, passes="none")
-    until_graph(gpu, session, lambda: routine(x))
+    run_until_graph(gpu, session, lambda: routine(x))
     routine(x).wait()
     trace = session.trace()
     trace.save(tmp_path / "run.trace")

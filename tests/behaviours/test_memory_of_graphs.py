@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
 
@@ -12,11 +12,12 @@ import pytest
 import tensord as td
 from tensord.streams.cuda import cuda as cuda_device
 from tensord.streams.graph import NODE_BYTES
-from tensord.vm.routines.running.graphing import GRAPHS, SHORT
+from tensord.vm.routines.running.graphing import SHORT
 
+from ..puppet import eventually
 from ..streams.fake_cuda.gpu import Gpu
 from ..streams.fake_cuda.module import installed
-from .looking_inside import assert_sound, device_of, machine_of
+from .looking_inside import assert_sound, device_of, machine_of, run_until_graph
 
 MIB = 1 << 20
 LIMIT = 16 * MIB
@@ -53,16 +54,6 @@ def long(x: Any) -> Any:
     return total
 
 
-def until_graph(gpu: Gpu, session: Any, run: Callable[[], Any]) -> None:
-    before = gpu.calls["graphLaunch"]
-    for _ in range(200):
-        run()
-        session.sync()
-        if gpu.calls["graphLaunch"] > before:
-            return
-    raise AssertionError("no run was a graph")
-
-
 def kept(session: Any) -> int:
     session.sync()
     found: int = session.stats()["devices"]["cuda:0"]["kept_for_runs"]
@@ -78,7 +69,7 @@ def graph_in(routine: Any) -> dict[str, Any]:
 def test_a_graph_counts_and_what_it_had_is_free_when_it_has_gone(gpu: Gpu, session: Any) -> None:
     x = put(session, np.arange(16))
     routine = session.routine(small, passes="none")
-    until_graph(gpu, session, partial(routine, x))
+    run_until_graph(gpu, session, partial(routine, x))
     row = graph_in(routine)
     assert kept(session) == row["bytes"] + NODE_BYTES * row["nodes"]
     (rows,) = [pool for pool in held_pools(session) if pool["device"] == "cuda:0"]
@@ -103,14 +94,14 @@ def held_pools(session: Any) -> list[dict[str, Any]]:
 def test_graphs_are_given_up_for_a_value_that_finds_no_room(gpu: Gpu, session: Any) -> None:
     x = put(session, np.arange(16))
     routine = session.routine(small, passes="none")
-    until_graph(gpu, session, lambda: routine(x))
+    run_until_graph(gpu, session, lambda: routine(x))
     assert kept(session) > 0
     free = LIMIT - session.stats()["devices"]["cuda:0"]["planned"]
     large = session.call("ones", [], {"shape": (free,), "dtype": "uint8"}, device="cuda:0")[0].wait()
     assert kept(session) == 0
     del large
     np.testing.assert_array_equal(routine(x).numpy(), small(np.arange(16.0)))
-    until_graph(gpu, session, lambda: routine(x))
+    run_until_graph(gpu, session, lambda: routine(x))
     assert_sound(session)
 
 
@@ -118,11 +109,12 @@ def test_a_segment_whose_graphs_find_no_room_says_so_and_runs(session: Any, monk
     monkeypatch.setattr(cuda_device, "GRAPH_FRACTION", LIMIT)  # one byte for all graphs
     x = put(session, np.arange(16))
     routine = session.routine(small, passes="none")
-    for _ in range(20 * GRAPHS):
-        found = routine(x)
-        session.sync()
-    np.testing.assert_array_equal(found.numpy(), small(np.arange(16.0)))
-    assert graph_in(routine)["why"] == SHORT
+
+    def is_refused() -> bool:
+        np.testing.assert_array_equal(routine(x).numpy(), small(np.arange(16.0)))
+        return [piece["graph"].get("why") for piece in routine.report()["pieces"]] == [SHORT]
+
+    eventually(is_refused)
     assert kept(session) == 0
 
 
@@ -131,12 +123,12 @@ def test_the_graph_that_was_idle_for_longest_goes_first(
 ) -> None:
     x = put(session, np.arange(16))
     first, second, third = (session.routine(lambda x, n=n: small(x) * float(n), passes="none") for n in range(3))
-    until_graph(gpu, session, lambda: first(x))
+    run_until_graph(gpu, session, lambda: first(x))
     each = kept(session)
-    until_graph(gpu, session, lambda: second(x))
+    run_until_graph(gpu, session, lambda: second(x))
     first(x).wait()
     monkeypatch.setattr(cuda_device, "GRAPH_FRACTION", LIMIT / (2 * each))  # room for two
-    until_graph(gpu, session, lambda: third(x))
+    run_until_graph(gpu, session, lambda: third(x))
     assert kept(session) <= 2 * each
     gpu.calls.clear()
     first(x)
@@ -152,7 +144,7 @@ def test_a_long_arena_is_one_block_for_all_segments_and_they_are_graphs(gpu: Gpu
     assert device_of(session, "cuda:0").run_arena == MIB
     one, other = session.routine(long, passes="none"), session.routine(lambda x: long(x) + 1.0, passes="none")
     for routine in (one, other):
-        until_graph(gpu, session, partial(routine, x))
+        run_until_graph(gpu, session, partial(routine, x))
     assert all(piece["arena"] > MIB for routine in (one, other) for piece in routine.report()["pieces"])
     assert MIB < kept(session) < 2 * LIMIT // 8
     np.testing.assert_array_equal(one(x).numpy(), long(np.ones(LONG)))
@@ -163,14 +155,14 @@ def test_a_long_arena_is_one_block_for_all_segments_and_they_are_graphs(gpu: Gpu
 def test_a_long_arena_is_given_up_for_values_and_runs_go_on(gpu: Gpu, session: Any) -> None:
     x = put(session, np.arange(LONG))
     routine = session.routine(long, passes="none")
-    until_graph(gpu, session, lambda: routine(x))
+    run_until_graph(gpu, session, lambda: routine(x))
     free = LIMIT - session.stats()["devices"]["cuda:0"]["planned"]
     large = session.call("ones", [], {"shape": (free,), "dtype": "uint8"}, device="cuda:0")[0].wait()
     assert kept(session) == 0
     found = routine(x)  # others make room for its memory
     np.testing.assert_array_equal(found.numpy(), long(np.arange(1.0 * LONG)))
     del large, found
-    until_graph(gpu, session, lambda: routine(x))
+    run_until_graph(gpu, session, lambda: routine(x))
     np.testing.assert_array_equal(routine(x).numpy(), long(np.arange(1.0 * LONG)))
     assert_sound(session)
 
