@@ -140,8 +140,8 @@ class Dispatcher:
                 self.wanted.append(Wanted(instruction, need_of(instruction)))
             return
         instruction.dispatched = self.now
-        if not instruction.traits.copies:  # a transfer's record names another device: the one whose stream carries it
-            instruction.used = instruction.device.backend.allocated
+        if not instruction.traits.copies or (chosen is not None and chosen.device == instruction.device.name):
+            instruction.used = instruction.device.backend.allocated  # else the record names the source
         instruction.move(Event.DISPATCHED)
         if instruction.inputs or instruction.outputs:
             try:

@@ -271,3 +271,17 @@ class TestOfAMachine:
         assert cpu.peak == 4000
         assert cpu.other == 0
         assert sum(stay.nbytes for stay in cpu.standing) == 4000
+
+    def test_evictions_leave_the_peak_at_the_limit_of_the_device(self, make_session):
+        value = np.random.default_rng(1).random((64, 64))
+        room = 8 * value.nbytes
+        small = {"name": "sim:0", "memory": room, "compute_delay": 0.001}
+        session = make_session(devices=["cpu:0", small, "sim:1"])
+        tensors = [session.asarray(value, device="sim:0") for _ in range(12)]
+        for number in range(len(tensors)):
+            tensors[number] *= 2
+        moved = [(tensor @ tensor).to_device("sim:1") for tensor in tensors]
+        session.sync()
+        assert len(moved) == len(tensors)
+        (peak,) = [one.peak for one in memory(session.trace()) if one.device == "sim:0"]
+        assert peak == room
