@@ -29,6 +29,7 @@ HELLO_TIMEOUT = 5.0  # seconds for the daemon to answer HELLO
 ANSWER_TIMEOUT: Final = 30.0  # seconds for the daemon to answer a command; even a busy one needs far less
 LINGER_MS = 500
 NO_WAIT: Final = int(zmq.NOBLOCK)  # a plain int: combining the members of an enum takes longer than sending
+NO_ANSWER_CAUSES: Final = "it hangs, its process is stopped, or its machine is overloaded"
 NEEDED_DESCRIPTORS = 24  # for a context, its sockets and threads: a dozen, and some for other threads
 NEVER_MS = 24 * 3600 * 1000
 MAX_HEADER = 1 << 30  # bytes of a header from the daemon: long answers come in slices
@@ -319,13 +320,13 @@ def no_answer_text(address: str) -> str:
     if pid is None:
         return f"the process at {address} does not answer like a tensord daemon"
     process = f"process {pid}" if pid else "in another container"
-    return f"the daemon at {address} ({process}) does not answer: it hangs, or its process is stopped; see its log"
+    return f"the daemon at {address} ({process}) does not answer: {NO_ANSWER_CAUSES}; see its log"
 
 
 def hanging_error(address: str, seconds: float) -> ConnectionLost:
     """The error for a daemon that has not answered for that long."""
     return ConnectionLost(
-        f"the daemon at {address} has not answered for {seconds:g} s: it hangs, or its process is stopped; "
+        f"the daemon at {address} has not answered for {seconds:g} s: {NO_ANSWER_CAUSES}; "
         "see its log, or end it with `tensord stop --now`"
     )
 

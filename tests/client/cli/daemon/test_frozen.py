@@ -72,7 +72,7 @@ def test_it_ends_with_what_to_do(run: Run, frozen: Daemon, command: str, monkeyp
     monkeypatch.setattr(patient, "PROBE_PERIOD", 0.01)
     code, out, err = run(*command.split(), "--address", frozen.address)
     assert (code, out, err.count("\n")) == (1, "", 1)
-    assert f"the daemon at {frozen.address} has not answered for 0.1 s: it hangs, or its process is stopped" in err
+    assert f"the daemon at {frozen.address} has not answered for 0.1 s: it hangs, its process is stopped, or " in err
     assert "`tensord stop --now`" in err
 
 
