@@ -15,15 +15,15 @@ Guarantees
     - An error anywhere reaches all nodes through the leader, and nodes that have launched abort. The results of a node
       whose GPUs have ended remain valid.
     - A withdrawal before the launch fails the launch on all nodes. A cancellation after it lets the launch finish.
-    - A node that sends another digest, or a word at the wrong time, fails this launch and no other.
+    - A node that sends another digest, or a message at the wrong time, fails this launch and no other.
 
 Who owns what
     One thread at a time handles events. A thread that arrives while another one handles leaves its event to that
     thread. So nothing is called under a lock, and the links may call back within any call.
 
 Rejected
-    - Words in frames of their own: the links already deliver errors, losses and cancellations of transfers.
-    - Words from each node to each other node: no leader would be needed, but there would be n * n words.
+    - Messages in frames of their own: the links already deliver errors, losses and cancellations of transfers.
+    - Messages from each node to each other node: no leader would be needed, but there would be n * n messages.
     - A launch on nodes that have their turns before the last turn is taken: launches could wait in a circle.
     - A choice of the communicator with READY: the communicator may be aborted before the turn comes.
 
@@ -46,12 +46,12 @@ from ...interpreter.errors import KernelError, ProtocolError, TensordError
 from ..library import CollectiveLaunch, CollectiveLibrary, Ended, Operands, SharedCommunicator, tell_nobody
 from ..links.link import NodeLink
 from ..stream import LOG
-from .states import IGNORING_STATES, STATES_OF_WORD, TIMED_STATES, TRANSITIONS, GangEvent, State
+from .messages import GangMessage, IncomingMessage, OutgoingMessage
+from .states import IGNORING_STATES, STATES_OF_MESSAGE, TIMED_STATES, TRANSITIONS, GangEvent, State
 from .turns import Turns
-from .words import HeardWord, SaidWord, Word
 
 
-class Meeting(NamedTuple):
+class Rendezvous(NamedTuple):
     """The nodes of a launch, in the order of their names; `node` is this one. `first`: the name of the first transfer;
     `digest`: identifies what is launched; `links`: to the leader, or from the leader to all others."""
 
@@ -68,57 +68,61 @@ class Meeting(NamedTuple):
 
     @property
     def others(self) -> Sequence[str]:
-        """The nodes with which this one exchanges words."""
+        """The nodes with which this one exchanges messages."""
         return self.nodes[1:] if self.leads else self.nodes[:1]
 
     def withdraw(self, error: TensordError) -> None:
         """Tell the other nodes that this node will not take part."""
         for other in self.others:
-            PeerWords(self, other).withdraw(error)
+            PeerMessages(self, other).withdraw(error)
 
 
-class PeerWords:
-    """All words between this node and another one. Without a link, no word is sent."""
+class PeerMessages:
+    """All messages between this node and another one. Without a link, no message is sent."""
 
-    def __init__(self, meeting: Meeting, other: str) -> None:
+    def __init__(self, rendezvous: Rendezvous, other: str) -> None:
         self.node = other
-        follower = meeting.nodes.index(other if meeting.leads else meeting.node)
-        self.said: dict[Word, SaidWord] = {}
-        self.heard: dict[Word, HeardWord] = {}
-        link = meeting.links.get(other)
-        for word in Word:
-            transfer = word.transfer(meeting.first, follower)
+        follower = rendezvous.nodes.index(other if rendezvous.leads else rendezvous.node)
+        self.outgoing: dict[GangMessage, OutgoingMessage] = {}
+        self.incoming: dict[GangMessage, IncomingMessage] = {}
+        link = rendezvous.links.get(other)
+        for message in GangMessage:
+            transfer = message.transfer(rendezvous.first, follower)
             if link is None:
                 continue
-            if word.is_leaders is meeting.leads:
-                self.said[word] = SaidWord(link, transfer)
+            if message.is_leaders is rendezvous.leads:
+                self.outgoing[message] = OutgoingMessage(link, transfer)
             else:
-                self.heard[word] = HeardWord(link, transfer)
+                self.incoming[message] = IncomingMessage(link, transfer)
 
     def withdraw(self, error: TensordError) -> None:
-        """Fail the next word to the other node, which tells that node of the error."""
-        for said in self.said.values():
-            said.withdraw(error)
-        for heard in self.heard.values():
-            heard.withdraw(error)
+        """Fail the next message to the other node, which tells that node of the error."""
+        for outgoing in self.outgoing.values():
+            outgoing.withdraw(error)
+        for incoming in self.incoming.values():
+            incoming.withdraw(error)
 
 
 class Gang:
     """One launch, as this node sees it."""
 
-    def __init__(self, launch: CollectiveLaunch, library: CollectiveLibrary, turns: Turns, meeting: Meeting) -> None:
+    def __init__(
+        self, launch: CollectiveLaunch, library: CollectiveLibrary, turns: Turns, rendezvous: Rendezvous
+    ) -> None:
         self.launch = launch
         self.library = library
         self.turns = turns
-        self.meeting = meeting
+        self.rendezvous = rendezvous
         self.state = State.COMING
         self.since = 0  # perf_counter_ns; a long wait since then counts as a hang; 0: no wait counts
-        self._peer_words = {other: PeerWords(meeting, other) for other in meeting.others}
+        self._peer_messages = {other: PeerMessages(rendezvous, other) for other in rendezvous.others}
         self._error: TensordError | None = None  # the reason of its failure
         self._operands: Operands = ()
         self._ended: Ended | None = None
         self._ids: list[bytes] = []  # of communicators that all nodes with GRANTED and this one have
-        self._missing = {word: set(meeting.others) for word in (Word.READY, Word.ENDED)}  # nodes that have not said it
+        self._missing = {
+            message: set(rendezvous.others) for message in (GangMessage.READY, GangMessage.ENDED)
+        }  # nodes from which the message has not arrived
         self._lock = threading.Lock()  # guards the two below
         self._due: deque[Callable[[], None]] = deque()
         self._handling = False
@@ -136,11 +140,11 @@ class Gang:
     def waits_for(self) -> str:
         """The awaited event, as text for people."""
         nodes = {
-            State.GATHERING: self._missing[Word.READY],
+            State.GATHERING: self._missing[GangMessage.READY],
             State.HOLDING: set(self._unasked()),
-            State.ENDED: self._missing[Word.ENDED],
+            State.ENDED: self._missing[GangMessage.ENDED],
         }.get(self.state, set())
-        names = ", ".join(sorted(nodes) if self.meeting.leads else self.meeting.others)
+        names = ", ".join(sorted(nodes) if self.rendezvous.leads else self.rendezvous.others)
         return f"it waits for {self.state}" + (f": {names}" if nodes else "")
 
     def _post(self, handle: Callable[[], None]) -> None:
@@ -172,10 +176,10 @@ class Gang:
         else:
             self.since = 0
 
-    def _say(self, word: Word, to: Sequence[str], id_: bytes = b"") -> None:
+    def _send(self, message: GangMessage, to: Sequence[str], id_: bytes = b"") -> None:
         for other in to:
-            said = self._peer_words[other].said[word]
-            said.say(self.meeting.digest, id_, lambda error: self._post(partial(self._fail, error)))
+            outgoing = self._peer_messages[other].outgoing[message]
+            outgoing.send(self.rendezvous.digest, id_, lambda error: self._post(partial(self._fail, error)))
 
     def _begun(self, operands: Operands, ended: Ended) -> None:
         if self._error is not None:
@@ -183,46 +187,50 @@ class Gang:
             return
         self._move(GangEvent.BEGUN)
         self._operands, self._ended = operands, ended
-        for other, words in self._peer_words.items():
-            for word, heard in words.heard.items():
-                heard.listen(partial(self._hear, other, word), lambda error: self._post(partial(self._fail, error)))
-        if self.meeting.leads:
+        for other, messages in self._peer_messages.items():
+            for message, incoming in messages.incoming.items():
+                incoming.receive(
+                    partial(self._arrived, other, message), lambda error: self._post(partial(self._fail, error))
+                )
+        if self.rendezvous.leads:
             self._gather()
         else:
-            self._say(Word.READY, self.meeting.others)
+            self._send(GangMessage.READY, self.rendezvous.others)
 
-    def _hear(self, other: str, word: Word, digest: bytes, id_: bytes) -> None:
-        self._post(partial(self._heard, other, word, digest, id_))
+    def _arrived(self, other: str, message: GangMessage, digest: bytes, id_: bytes) -> None:
+        self._post(partial(self._handle_message, other, message, digest, id_))
 
-    def _heard(self, other: str, word: Word, digest: bytes, id_: bytes) -> None:
-        """Another node has said a word."""
+    def _handle_message(self, other: str, message: GangMessage, digest: bytes, id_: bytes) -> None:
+        """Another node has sent a message."""
         if self.state in IGNORING_STATES:
             return
-        if digest != self.meeting.digest:
+        if digest != self.rendezvous.digest:
             self._fail(ProtocolError(f"{self.launch.label}: {other} was told to launch something else"))
-        elif self.state not in STATES_OF_WORD[word] or (word is Word.GRANTED and [other] != list(self._unasked()[:1])):
-            self._fail(ProtocolError(f"{self.launch.label}: {other} said {word.name} out of turn"))
+        elif self.state not in STATES_OF_MESSAGE[message] or (
+            message is GangMessage.GRANTED and [other] != list(self._unasked()[:1])
+        ):
+            self._fail(ProtocolError(f"{self.launch.label}: {other} sent {message.name} out of turn"))
         else:
-            self._take(other, word, id_)
+            self._take(other, message, id_)
 
-    def _take(self, other: str, word: Word, id_: bytes) -> None:
-        """Handle a word that is legal in this state."""
-        if word is Word.TURN:
+    def _take(self, other: str, message: GangMessage, id_: bytes) -> None:
+        """Handle a message that is legal in this state."""
+        if message is GangMessage.TURN:
             self._queue()
-        elif word is Word.GRANTED:
+        elif message is GangMessage.GRANTED:
             self._ids.append(id_)
             self._ask_next()
-        elif word is Word.GO:
+        elif message is GangMessage.GO:
             self._go(id_)
-        elif word is Word.END:
+        elif message is GangMessage.END:
             self._move(GangEvent.DISPERSED)
         else:
-            self._missing[word].discard(other)
-            (self._gather if word is Word.READY else self._disperse)()
+            self._missing[message].discard(other)
+            (self._gather if message is GangMessage.READY else self._disperse)()
 
     def _gather(self) -> None:
         """On the leader: go on if all nodes are ready."""
-        if not self._missing[Word.READY]:
+        if not self._missing[GangMessage.READY]:
             self._queue()
 
     def _queue(self) -> None:
@@ -235,21 +243,21 @@ class Gang:
             return  # the launch failed meanwhile
         self._move(GangEvent.GRANTED)
         self._ids.append(self.library.working_id(self.launch.devices))
-        if self.meeting.leads:
+        if self.rendezvous.leads:
             self._ask_next()
         else:
-            self._say(Word.GRANTED, self.meeting.others, self._ids[0])
+            self._send(GangMessage.GRANTED, self.rendezvous.others, self._ids[0])
 
     def _ask_next(self) -> None:
         """Ask the next node to take its turn; launch if all have theirs."""
         if unasked := self._unasked():
-            self._say(Word.TURN, unasked[:1])
+            self._send(GangMessage.TURN, unasked[:1])
         else:
             self._launch(self._ids[0] if len(set(self._ids)) == 1 else b"", announce=self._announce)
 
     def _unasked(self) -> Sequence[str]:
-        """On the leader: the nodes that have not said GRANTED. The first of them was asked."""
-        return self.meeting.others[len(self._ids) - 1 :]
+        """On the leader: the nodes that have not sent GRANTED. The first of them was asked."""
+        return self.rendezvous.others[len(self._ids) - 1 :]
 
     def _announce(self, id_: bytes) -> None:
         self._post(partial(self._announced, id_))
@@ -257,11 +265,11 @@ class Gang:
     def _announced(self, id_: bytes) -> None:
         """On the leader: this node is about to launch with that communicator."""
         if self.state is State.LAUNCHED:
-            self._say(Word.GO, self.meeting.others, id_)
+            self._send(GangMessage.GO, self.rendezvous.others, id_)
 
     def _go(self, id_: bytes) -> None:
         if not id_:
-            self._fail(ProtocolError(f"{self.launch.label}: {self.meeting.others[0]} has named no communicator"))
+            self._fail(ProtocolError(f"{self.launch.label}: {self.rendezvous.others[0]} has named no communicator"))
         elif id_ == self._ids[0]:
             self._launch(existing=id_)
         else:
@@ -282,15 +290,15 @@ class Gang:
         if error is not None and not aborting:
             self._withdraw_words(error)
         self._report(error)
-        if self.state is State.ENDED and self.meeting.leads:
+        if self.state is State.ENDED and self.rendezvous.leads:
             self._disperse()
         elif self.state is State.ENDED:
-            self._say(Word.ENDED, self.meeting.others)
+            self._send(GangMessage.ENDED, self.rendezvous.others)
 
     def _disperse(self) -> None:
         """On the leader: end the launch if the GPUs of all nodes have ended."""
-        if self.state is State.ENDED and not self._missing[Word.ENDED]:
-            self._say(Word.END, self.meeting.others)
+        if self.state is State.ENDED and not self._missing[GangMessage.ENDED]:
+            self._send(GangMessage.END, self.rendezvous.others)
             self._move(GangEvent.DISPERSED)
 
     def _withdrawn(self, error: TensordError) -> None:
@@ -313,8 +321,8 @@ class Gang:
             self._report(error)
 
     def _withdraw_words(self, error: TensordError) -> None:
-        for words in self._peer_words.values():
-            words.withdraw(error)
+        for messages in self._peer_messages.values():
+            messages.withdraw(error)
 
     def _report(self, error: TensordError | None) -> None:
         ended, self._ended, self._operands = self._ended, None, ()

@@ -1,7 +1,7 @@
 """The states of a launch on one node, and the only table of their transitions.
 
-The node whose name is first *leads*; all others *follow*. A word of another node that is not legal in a state
-(`STATES_OF_WORD`) fails the launch, and changes nothing else.
+The node whose name is first *leads*; all others *follow*. A message of another node that is not legal in a state
+(`STATES_OF_MESSAGE`) fails the launch, and changes nothing else.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from .words import Word
+from .messages import GangMessage
 
 
 class State(StrEnum):
@@ -56,13 +56,13 @@ TRANSITIONS: Final[dict[tuple[State, GangEvent], State]] = {
     (S.ABORTING, E.ENDED): S.OVER,
     (S.ABORTING, E.BROKEN): S.OVER,
 }
-STATES_OF_WORD: Final[dict[Word, frozenset[State]]] = {
-    Word.READY: frozenset({S.GATHERING}),
-    Word.TURN: frozenset({S.GATHERING}),
-    Word.GRANTED: frozenset({S.HOLDING}),
-    Word.GO: frozenset({S.HOLDING}),
-    Word.ENDED: frozenset({S.LAUNCHED, S.ENDED}),
-    Word.END: frozenset({S.ENDED}),
+STATES_OF_MESSAGE: Final[dict[GangMessage, frozenset[State]]] = {
+    GangMessage.READY: frozenset({S.GATHERING}),
+    GangMessage.TURN: frozenset({S.GATHERING}),
+    GangMessage.GRANTED: frozenset({S.HOLDING}),
+    GangMessage.GO: frozenset({S.HOLDING}),
+    GangMessage.ENDED: frozenset({S.LAUNCHED, S.ENDED}),
+    GangMessage.END: frozenset({S.ENDED}),
 }
-IGNORING_STATES: Final = frozenset({S.ABORTING, S.OVER})  # words are ignored here
+IGNORING_STATES: Final = frozenset({S.ABORTING, S.OVER})  # messages are ignored here
 TIMED_STATES: Final = frozenset({S.HOLDING, S.LAUNCHED, S.ABORTING})  # a long wait here is a hang

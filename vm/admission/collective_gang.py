@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from ...interpreter.collectives.over_nodes import is_launchable
 from ...interpreter.collectives.request import ResolvedRequest
 from ...interpreter.errors import MetadataError, QuotaError
-from ...streams.gangs.gang import Gang, Meeting
+from ...streams.gangs.gang import Gang, Rendezvous
 from ...streams.gangs.turns import Turns
 from ...streams.library import CollectiveLaunch, CollectiveLibrary
 from ...streams.links.link_stream import LinkStream
@@ -59,18 +59,18 @@ class GangGroup(LaunchedGroup):
         devices: Mapping[int, DeviceState],
         inputs: Mapping[int, Binding],
         library: CollectiveLibrary,
-        meeting: Meeting,
+        rendezvous: Rendezvous,
         turns: Turns,
     ) -> None:
         super().__init__(scheduler, residency, cause, resolved, devices, inputs, library)
-        self.meeting = meeting
+        self.rendezvous = rendezvous
         self.turns = turns
 
     def label_of(self, name: str) -> str:
-        return launch_label(name, [node for node in self.meeting.nodes if node != self.meeting.node])
+        return launch_label(name, [node for node in self.rendezvous.nodes if node != self.rendezvous.node])
 
     def prepare(self, instruction: Instruction, launch: CollectiveLaunch) -> StepEnd:
-        gang = Gang(launch, self.library, self.turns, self.meeting)
+        gang = Gang(launch, self.library, self.turns, self.rendezvous)
         instruction.remote = True
         instruction.kernel = partial(self.begin_gang, gang, instruction)
         return GangEnd(instruction.device, gang)

@@ -43,7 +43,7 @@ from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.metas import decode_meta
 from ...interpreter.wire.node_messages import Collective
-from ...streams.gangs.gang import Meeting
+from ...streams.gangs.gang import Rendezvous
 from ...streams.gangs.turns import Turns
 from ...streams.links.link import Merge, NodeLink
 from ...streams.stream import Stream, StreamKind
@@ -108,8 +108,8 @@ class CollectivesOverNodes:
             if library is None:
                 group = GroupOverNodes(self, cause, mine, devices, bound)
             else:
-                engine, meeting = (self.here.scheduler, self.here.residency), self.meeting(mine, self.link_to)
-                group = GangGroup(*engine, cause, mine.resolved, devices, bound, library, meeting, self.turns)
+                engine, rendezvous = (self.here.scheduler, self.here.residency), self.rendezvous(mine, self.link_to)
+                group = GangGroup(*engine, cause, mine.resolved, devices, bound, library, rendezvous, self.turns)
         except TensordError as error:
             self.here.refuse(cause, message, error, [metas[rank] for rank in devices], list(devices.values()))
             if mine is not None:
@@ -165,7 +165,7 @@ class CollectivesOverNodes:
         """Tell the other nodes that this node does not take part."""
         if mine.resolved.request.library:
             if mine.ranks and is_launchable(mine.resolved, mine.homes):  # otherwise each node refuses by itself
-                self.meeting(mine, self.existing_link).withdraw(error)
+                self.rendezvous(mine, self.existing_link).withdraw(error)
             return
         for task in part_to_do(*mine.whole).tasks:
             if task.source != task.target:
@@ -182,11 +182,11 @@ class CollectivesOverNodes:
         except TensordError:
             return None
 
-    def meeting(self, mine: Participation, link_to: Callable[[Participation, str], NodeLink | None]) -> Meeting:
-        """The meeting in which this node and the others agree to launch."""
-        meeting = Meeting(launching_nodes(mine.resolved), mine.node, mine.first, digest_of(mine.resolved), {})
-        links = {other: link for other in meeting.others if (link := link_to(mine, other)) is not None}
-        return meeting._replace(links=links)
+    def rendezvous(self, mine: Participation, link_to: Callable[[Participation, str], NodeLink | None]) -> Rendezvous:
+        """The rendezvous in which this node and the others agree to launch."""
+        rendezvous = Rendezvous(launching_nodes(mine.resolved), mine.node, mine.first, digest_of(mine.resolved), {})
+        links = {other: link for other in rendezvous.others if (link := link_to(mine, other)) is not None}
+        return rendezvous._replace(links=links)
 
     def withdraw_task(self, mine: Participation, task: NodeStep, error: TensordError) -> None:
         sends = task.source == mine.node

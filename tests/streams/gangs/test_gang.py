@@ -13,8 +13,8 @@ import pytest
 
 from tensord.interpreter.errors import CancelledError, KernelError, ProtocolError, TensordError, node_lost
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.gangs.states import IGNORING_STATES, STATES_OF_WORD, TRANSITIONS, GangEvent, State
-from tensord.streams.gangs.words import WORD_META, Word
+from tensord.streams.gangs.messages import MESSAGE_META, GangMessage
+from tensord.streams.gangs.states import IGNORING_STATES, STATES_OF_MESSAGE, TRANSITIONS, GangEvent, State
 from tensord.streams.library import ID_BYTES
 
 from .world import DIGEST, Step, World
@@ -32,8 +32,8 @@ class TestTable:
         assert {state for state, event in TRANSITIONS if event is GangEvent.FAILED} == set(State) - IGNORING_STATES
 
     def test_no_word_is_heard_where_words_do_not_count(self) -> None:
-        assert set(STATES_OF_WORD) == set(Word)
-        assert not any(states & IGNORING_STATES for states in STATES_OF_WORD.values())
+        assert set(STATES_OF_MESSAGE) == set(GangMessage)
+        assert not any(states & IGNORING_STATES for states in STATES_OF_MESSAGE.values())
 
 
 def world_of(*nodes: str) -> World:
@@ -178,22 +178,22 @@ def test_random_launches_over_overlapping_nodes_have_one_order_without_deadlock(
 
 
 class Liar:
-    """A node that sends arbitrary words, in place of a launch's part of its own."""
+    """A node that sends arbitrary messages, in place of a launch's part of its own."""
 
     def __init__(self, world: World, node: str, peer: str) -> None:
         self.link = world.links[node].to(peer)
         self.number = max(NODES.index(node), NODES.index(peer))
         self.errors: list[TensordError | None] = []
 
-    def say(self, word: Word, digest: bytes = DIGEST, id_: bytes = b"", form: Meta = WORD_META) -> None:
+    def send(self, message: GangMessage, digest: bytes = DIGEST, id_: bytes = b"", form: Meta = MESSAGE_META) -> None:
         content = np.zeros(form.shape, form.dtype)
-        if form is WORD_META:
+        if form is MESSAGE_META:
             content[:] = np.frombuffer(digest + id_.ljust(ID_BYTES, b"\0"), np.uint8)
-        self.link.offer(word.transfer(FIRST, self.number), form, content, self.errors.append)
+        self.link.offer(message.transfer(FIRST, self.number), form, content, self.errors.append)
 
 
-def words_of(leads: bool) -> list[Word]:
-    return [word for word in Word if word.is_leaders is leads]
+def messages_of(leads: bool) -> list[GangMessage]:
+    return [message for message in GangMessage if message.is_leaders is leads]
 
 
 @pytest.mark.parametrize("leads", [True, False])
@@ -206,17 +206,17 @@ def test_a_lie_in_any_word_fails_the_launch_and_no_other(leads: bool, position: 
     world.add("x", NODES[:2])
     liar = Liar(world, liar_node, honest)
     world.begin("x", honest)
-    words = words_of(leads)
-    for word in words[:position] if lie != "early" else ():
-        liar.say(word, id_=b"an id")
+    messages = messages_of(leads)
+    for message in messages[:position] if lie != "early" else ():
+        liar.send(message, id_=b"an id")
         advance(world, honest)
-    told: dict[str, tuple[Word, bytes, Meta]] = {
-        "digest": (words[position], bytes(32), WORD_META),
-        "form": (words[position], DIGEST, Meta.of((1 << 20,), "uint8")),
-        "early": (words[max(position, 1)], DIGEST, WORD_META),
+    told: dict[str, tuple[GangMessage, bytes, Meta]] = {
+        "digest": (messages[position], bytes(32), MESSAGE_META),
+        "form": (messages[position], DIGEST, Meta.of((1 << 20,), "uint8")),
+        "early": (messages[max(position, 1)], DIGEST, MESSAGE_META),
     }
-    word, digest, form = told[lie]
-    liar.say(word, digest, b"an id", form)
+    message, digest, form = told[lie]
+    liar.send(message, digest, b"an id", form)
     world.run()
     error = world.outcome("x", honest)
     if position == 2 and lie != "early" and not leads:
@@ -229,7 +229,7 @@ def test_a_lie_in_any_word_fails_the_launch_and_no_other(leads: bool, position: 
 
 
 def advance(world: World, honest: str) -> None:
-    """Words arrive; the honest node's GPU does its part, independent of the other one."""
+    """Messages arrive; the honest node's GPU does its part, independent of the other one."""
     library = world.libraries[honest]
     while world.carried or library.queue:
         for step in world.carried[:] or [library.take]:
@@ -259,8 +259,8 @@ def test_a_leader_that_names_no_communicator_is_found_out() -> None:
     world.add("x", NODES[:2])
     liar = Liar(world, "node0", "node1")
     world.begin("x", "node1")
-    for word in (Word.TURN, Word.GO):
-        liar.say(word)
+    for message in (GangMessage.TURN, GangMessage.GO):
+        liar.send(message)
         while world.carried:
             world.carry_one(0)
     error = world.outcome("x", "node1")
@@ -274,10 +274,10 @@ def test_a_node_that_says_granted_in_anothers_place_is_found_out() -> None:
     for node in ("node0", "node1"):
         world.begin("x", node)
     liar = Liar(world, "node2", "node0")
-    liar.say(Word.READY)
+    liar.send(GangMessage.READY)
     while world.carried:
         world.carry_one(0)
-    liar.say(Word.GRANTED, id_=b"mine")
+    liar.send(GangMessage.GRANTED, id_=b"mine")
     world.run()
     for node in ("node0", "node1"):
         assert isinstance(world.outcome("x", node), ProtocolError)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tensord.interpreter.collectives.library import Element
 from tensord.interpreter.errors import CancelledError, TensordError
-from tensord.streams.gangs.gang import Gang, Meeting
+from tensord.streams.gangs.gang import Gang, Rendezvous
 from tensord.streams.gangs.states import State
 from tensord.streams.gangs.turns import Turns
 from tensord.streams.library import CollectiveLaunch, Ended, Operands
@@ -135,9 +135,9 @@ class World:
         for node in nodes:
             links = {other: self.links[node].to(other) for other in nodes if other != node}
             digest = (digests or {}).get(node, DIGEST)
-            meeting = Meeting(ordered, node, label.encode().ljust(16, b"\0"), digest, links)
+            rendezvous = Rendezvous(ordered, node, label.encode().ljust(16, b"\0"), digest, links)
             launch = CollectiveLaunch(label, nodes, {nodes.index(node): node}, [], Element("uint8", 1), "sum")
-            self.gangs[label, node] = Gang(launch, self.libraries[node], self.turns[node], meeting)
+            self.gangs[label, node] = Gang(launch, self.libraries[node], self.turns[node], rendezvous)
 
     def begin(self, label: str, node: str) -> None:
         told: list[TensordError | None] = []

@@ -1,4 +1,4 @@
-"""The words by which the nodes of a launch agree: small values that travel over the links as values of tensors do.
+"""The messages by which the nodes of a launch agree: small values that travel over the links as values of tensors do.
 
     from a follower                     from the leader
     READY: operands and results exist
@@ -9,9 +9,9 @@
     ENDED: the node's GPUs have ended
                                         END: all have
 
-Each word is a transfer with its own name, so the links deliver errors, the loss of a node and a premature end as they
-do for tensors. All words have one form: the digest of what is launched, and the id of a communicator or zeros. So any
-word of a node that launches something else reveals the difference.
+Each message is a transfer with its own name, so the links deliver errors, the loss of a node and a premature end as
+they do for tensors. All messages have one form: the digest of the launch, and the id of a communicator or zeros. So any
+message of a node that launches something else reveals the difference.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ..library import ID_BYTES
 from ..links.link import NodeLink
 
 DIGEST_BYTES: Final = 32  # bytes
-WORD_META: Final = Meta.of((DIGEST_BYTES + ID_BYTES,), "uint8")
+MESSAGE_META: Final = Meta.of((DIGEST_BYTES + ID_BYTES,), "uint8")
 
 
-class Word(IntEnum):
-    """A word of the protocol, in order of use; the leader says the odd ones."""
+class GangMessage(IntEnum):
+    """A message of the protocol, in order of use; the leader sends the odd ones."""
 
     READY = 0
     TURN = 1
@@ -44,24 +44,24 @@ class Word(IntEnum):
 
     @property
     def is_leaders(self) -> bool:
-        """Return whether the leader says this word."""
+        """Return whether the leader sends this message."""
         return self % 2 == 1
 
     def transfer(self, first: bytes, follower: int) -> bytes:
-        """The name of the word's transfer between the leader and the follower of that number."""
+        """The name of the message's transfer between the leader and the follower of that number."""
         return transfer_of(first, VALUES_PER_LAUNCH * follower + self)
 
 
-class SaidWord:
-    """A word that this node says or withdraws, once."""
+class OutgoingMessage:
+    """A message that this node sends or withdraws, once."""
 
     def __init__(self, link: NodeLink, transfer: bytes) -> None:
         self.link = link
         self.transfer = transfer
         self.over = False
 
-    def say(self, digest: bytes, id_: bytes, failed: Callable[[TensordError], None]) -> None:
-        """Say the word. `failed` is called if it does not arrive."""
+    def send(self, digest: bytes, id_: bytes, failed: Callable[[TensordError], None]) -> None:
+        """Send the message. `failed` is called if it does not arrive."""
 
         def done(error: TensordError | None) -> None:
             self.over = True
@@ -69,26 +69,26 @@ class SaidWord:
                 failed(error)
 
         content = np.frombuffer(digest + id_.ljust(ID_BYTES, b"\0"), np.uint8)
-        self.link.offer(self.transfer, WORD_META, content, done)
+        self.link.offer(self.transfer, MESSAGE_META, content, done)
 
     def withdraw(self, error: TensordError) -> None:
-        """Fail the word's transfer: it is not said, or no longer counts."""
+        """Fail the message's transfer: it is not sent, or no longer counts."""
         if not self.over:
             self.over = True
             self.link.fail(self.transfer, error)
 
 
-class HeardWord:
-    """A word that another node says. One of the two callbacks is called, once."""
+class IncomingMessage:
+    """A message that another node sends. One of the two callbacks is called, once."""
 
     def __init__(self, link: NodeLink, transfer: bytes) -> None:
         self.link = link
         self.transfer = transfer
         self.over = False
 
-    def listen(self, heard: Callable[[bytes, bytes], None], failed: Callable[[TensordError], None]) -> None:
-        """Call `heard` with the digest and the id."""
-        content = np.zeros(WORD_META.shape, np.uint8)
+    def receive(self, received: Callable[[bytes, bytes], None], failed: Callable[[TensordError], None]) -> None:
+        """Call `received` with the digest and the id."""
+        content = np.zeros(MESSAGE_META.shape, np.uint8)
 
         def done(error: TensordError | None) -> None:
             self.over = True
@@ -96,12 +96,12 @@ class HeardWord:
                 failed(error)
             else:
                 text = content.tobytes()
-                heard(text[:DIGEST_BYTES], text[DIGEST_BYTES:].rstrip(b"\0"))
+                received(text[:DIGEST_BYTES], text[DIGEST_BYTES:].rstrip(b"\0"))
 
-        self.link.take(self.transfer, WORD_META, content, done)
+        self.link.take(self.transfer, MESSAGE_META, content, done)
 
     def withdraw(self, error: TensordError) -> None:
-        """Stop waiting for the word."""
+        """Stop waiting for the message."""
         if not self.over:
             self.over = True
             self.link.refuse(self.transfer, error)
