@@ -13,7 +13,7 @@ from .measure import Row, Settings, clocked, compare, median
 from .small_ops import LENGTH, chain
 
 # In five runs, noise would hide a difference of a few percent.
-LEAST_RUNS = 15
+MIN_RUNS = 15
 
 
 def measure(settings: Settings) -> list[Row]:
@@ -21,7 +21,7 @@ def measure(settings: Settings) -> list[Row]:
     row = Row("tracing", "us", None, None, 1.05, 1.02, "ratio", "tracing off")
     if settings.baseline_only:
         return [row]
-    runs = settings.runs if settings.quick else max(settings.runs, LEAST_RUNS)
+    runs = settings.runs if settings.quick else max(settings.runs, MIN_RUNS)
     count = settings.size(10_000, 500)
     with (
         td.connect("local", devices=["cpu:0"], tracing=True) as traced,

@@ -41,7 +41,7 @@ LAYOUTS = {  # across the nodes, and across the devices of each node
 }
 DEVICES = '[{name = "cpu:0", blas_threads = 1}, "sim:0", "sim:1"]'
 PATIENCE = 60.0  # seconds in which a lost node must be up again
-MOST_LOSSES = 20
+MAX_LOSSES = 20
 
 
 class Network:
@@ -119,7 +119,7 @@ def train_on(network: Network, options: argparse.Namespace, path: Path, own: Own
     """Train. When a node is lost, continue from the file as soon as all nodes are up again."""
     network.save(path)
     session, placement, killer = network.session, network.placement, own
-    for losses in range(MOST_LOSSES + 1):
+    for losses in range(MAX_LOSSES + 1):
         try:
             if losses:
                 session.wait_for_nodes(timeout=PATIENCE)  # on a cluster, a supervisor restarts a lost node
@@ -129,7 +129,7 @@ def train_on(network: Network, options: argparse.Namespace, path: Path, own: Own
             network.bits()  # wait for all of it
             break
         except td.NodeLost as error:
-            if losses == MOST_LOSSES:
+            if losses == MAX_LOSSES:
                 raise
             say(f"NodeLost: {error}")
             killer = None

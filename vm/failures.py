@@ -25,7 +25,7 @@ GRACE = 1.0
 WINDOW = 10.0
 LINES = 10  # of one session in a window
 LINES_IN_ALL = 100
-MOST_WAITING = 1000  # errors of one session that wait; further ones count as omitted
+MAX_WAITING_ERRORS = 1000  # errors of one session that wait; further ones count as omitted
 
 
 class LogWarning(NamedTuple):
@@ -63,7 +63,7 @@ class Failures:
         entry = self.entries.get(session)
         if entry is None:
             entry = self.entries[session] = SessionFailures(session, name, now)
-        if len(entry.waiting) < MOST_WAITING:
+        if len(entry.waiting) < MAX_WAITING_ERRORS:
             entry.waiting.append((now, error))
         else:
             entry.left_out += 1

@@ -19,7 +19,7 @@ from ...interpreter.types.meta import Meta
 from ..core.core import Core
 from ..requests.answers import fetched, seconds
 from ..tensor import reading, waiting
-from ..tensor.display import FONT, LONGEST_HTML, value_text
+from ..tensor.display import FONT, MAX_HTML_LENGTH, value_text
 from ..tensor.display import state_of as state_of_part
 from ..tensor.operators import GLOBALS
 from ..tensor.tensor import Tensor
@@ -247,4 +247,4 @@ def html(tensor: GlobalTensor) -> str:
     if not repr(tensor).endswith("ready>") or type(tensor._meta) is not Meta:
         return head
     text = value_text(tensor)
-    return f"{head}<pre {FONT}>{escape(text[:LONGEST_HTML])}</pre>"
+    return f"{head}<pre {FONT}>{escape(text[:MAX_HTML_LENGTH])}</pre>"

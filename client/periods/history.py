@@ -29,11 +29,11 @@ INPUTS: Final = itemgetter(2)
 OUTPUTS: Final = itemgetter(3)
 LOCATION: Final = itemgetter(5)
 
-LONGEST_PERIOD: Final = 1024  # calls of a period
-SHORTEST_RUN: Final = 8  # calls that make a run worthwhile
+MAX_PERIOD: Final = 1024  # calls of a period
+MIN_RUN: Final = 8  # calls that make a run worthwhile
 SHORT_ROUND: Final = 16  # calls of a round that is combined with further rounds
 COMBINED_CALLS: Final = 64  # calls of the combined rounds together, at least
-MAX_CALLS: Final = 4 * LONGEST_PERIOD  # the most calls that are remembered; at least half as many are
+MAX_CALLS: Final = 4 * MAX_PERIOD  # the most calls that are remembered; at least half as many are
 NEVER: Final = 1 << 60  # a position that no call has
 NO_CALL: Final[Message] = (BREAK, 0, (), ())  # in place of a message that is no call, laid out as a call
 
@@ -147,7 +147,7 @@ class History:
                     first = max(self._noted_to, here - distance)
                     last.update(zip(known[first:here], range(first, here), strict=True))
                 distance = here - last.get(token, here)
-                matched = 1 if 0 < distance <= LONGEST_PERIOD else 0
+                matched = 1 if 0 < distance <= MAX_PERIOD else 0
                 distance *= matched
                 self._due = NEVER if distance in self._given_up else 0
                 last[token] = here
@@ -203,7 +203,7 @@ class History:
         start = end - 2 * size
         breaks = [n for n in range(start, end) if tokens[n] == BREAK] or [start + size, end]
         for stop in breaks:
-            if stop - start >= SHORTEST_RUN:
+            if stop - start >= MIN_RUN:
                 part = slice(start, stop)
                 yield CallSequence(tokens[part], self._operands[part], self._results[part])
             start = stop + (stop < end and tokens[stop] == BREAK)

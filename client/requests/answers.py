@@ -23,7 +23,7 @@ from ..outbox.outbox import Build, Outbox
 from ..transport.replies import Reply
 from ..waiting.steps import Steps
 
-LONGEST_TIMEOUT = 1e9  # seconds: some thirty years
+MAX_TIMEOUT = 1e9  # seconds: some thirty years
 
 
 class AskedTensor(Protocol):
@@ -106,4 +106,4 @@ def seconds(what: str, timeout: Any) -> float | None:
         raise located(MetadataTypeError(f"{what}: a timeout must be a number of seconds or None, not a {kind}"))
     if isinstance(timeout, (float, np.floating)) and math.isnan(timeout):
         raise located(MetadataError(f"{what}: the timeout is not a number (NaN)"))
-    return float(min(max(timeout, 0), LONGEST_TIMEOUT))
+    return float(min(max(timeout, 0), MAX_TIMEOUT))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from ...interpreter.errors import MetadataError, MetadataIndexError, MetadataTypeError
-from ...interpreter.programs.constructs import FORMS, LARGEST_MAX_ITERATIONS, MAX_ITERATIONS, check_head
+from ...interpreter.programs.constructs import FORMS, MAX_ITERATIONS, MAX_ITERATIONS_LIMIT, check_head
 from ...interpreter.programs.program import CASE, COND, REPEAT, WHILE
 from ...interpreter.wire.forms import shown
 from ..calls.checks import on_one_device, own
@@ -156,7 +156,7 @@ def as_bound(most: Any) -> int | None:
     """The bound on the rounds of a loop as a plain number, which fixes a routine's number; else MetadataTypeError."""
     most = fixed(most)
     if most is None or (
-        isinstance(most, Integral) and not isinstance(most, bool) and int(most) in range(LARGEST_MAX_ITERATIONS + 1)
+        isinstance(most, Integral) and not isinstance(most, bool) and int(most) in range(MAX_ITERATIONS_LIMIT + 1)
     ):
         return None if most is None else int(most)
     raise located(MetadataTypeError(f"max_iterations must be an int of at least 0, not {shown(most)}", op=WHILE))

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 PATIENCE: Final = 0.25  # seconds that the machine has to say whether a tensor is ready
-LONGEST_ERROR: Final = 300  # characters
-LONGEST_HTML: Final = 20_000  # characters of a value
+MAX_ERROR_LENGTH: Final = 300  # characters
+MAX_HTML_LENGTH: Final = 20_000  # characters of a value
 # Columns of numbers need a monospaced font, which some notebooks' styles take away from <pre>.
 FONT: Final = 'style="font-family: var(--jp-code-font-family, monospace)"'
 
@@ -81,7 +81,7 @@ def state_of(tensor: Tensor) -> tuple[str, Meta | None]:
 def shortened(error: str) -> str:
     """The error's text on one line of bounded length."""
     text = " ".join(error.split())
-    return text if len(text) <= LONGEST_ERROR else f"{text[:LONGEST_ERROR]}..."
+    return text if len(text) <= MAX_ERROR_LENGTH else f"{text[:MAX_ERROR_LENGTH]}..."
 
 
 def html(tensor: Tensor) -> str:
@@ -97,5 +97,5 @@ def html(tensor: Tensor) -> str:
         text = value_text(tensor)
     except TensordError:  # a write has failed meanwhile
         return head
-    shown = text if len(text) <= LONGEST_HTML else f"{text[:LONGEST_HTML]}\n..."
+    shown = text if len(text) <= MAX_HTML_LENGTH else f"{text[:MAX_HTML_LENGTH]}\n..."
     return f"{head}<pre {FONT}>{escape(shown)}</pre>"

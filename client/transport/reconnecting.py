@@ -3,7 +3,7 @@
 The transport (`remote`) calls `begin` once a connection is lost, and in each round of its background thread `attempt`,
 if one `is_due`. An attempt only sends HELLO, with the session's token and the number of messages received so far. If
 WELCOME comes, the transport calls `succeeded`; if not, the next attempt replaces this one. The time for an attempt
-doubles from `FIRST_PATIENCE` up to `LONGEST_PATIENCE`, and only a success resets it: connections that break again
+doubles from `FIRST_PATIENCE` up to `MAX_PATIENCE`, and only a success resets it: connections that break again
 and again are tried more rarely. Once the lease is over, `attempt` returns the error that ends the session.
 """
 
@@ -16,7 +16,7 @@ from ...interpreter.errors import ConnectionLost
 from .link import DealerSocket
 
 FIRST_PATIENCE: Final = 0.5  # seconds until the first attempt is given up; each further attempt has twice as many
-LONGEST_PATIENCE: Final = 5.0
+MAX_PATIENCE: Final = 5.0
 
 
 class Reconnection:
@@ -52,7 +52,7 @@ class Reconnection:
 
         `received`: how many numbered messages of the daemon have arrived, so that it sends the others again.
         """
-        self._patience = min(2 * self._patience, LONGEST_PATIENCE)  # a handshake takes time, too
+        self._patience = min(2 * self._patience, MAX_PATIENCE)  # a handshake takes time, too
         self._retry_at = now + self._patience
         if now - self._away_since > self.lease:
             return ConnectionLost(f"the daemon at {self._link.address} has been out of reach too long{self._obstacle}")

@@ -37,8 +37,8 @@ HEAD, FILES, VALUES = range(3)
 FRAME_BYTES: Final = 1 << 15  # bytes after which a frame ends
 FILES_PER_FRAME: Final = FRAME_BYTES // 20  # files in a frame: an id and a size take at most 18 bytes
 MAX_ROW_BYTES: Final = 16 * MAX_NDIM  # bytes of a row besides its name and fields, with some reserve
-LARGEST_ID: Final = 2**64 - 1
-LARGEST_CRC: Final = 2**32 - 1
+MAX_ID: Final = 2**64 - 1
+MAX_CRC: Final = 2**32 - 1
 
 
 def encode_manifest(generation: Generation, limits: CheckpointLimits) -> bytes:
@@ -188,7 +188,7 @@ class _ManifestReader:
             raise MetadataError("there are more files than it says")
         last = self._files[-1][0] if self._files else -1
         for id_, size in zip(numbers[::2], numbers[1::2], strict=True):
-            if type(id_) is not int or not last < id_ <= LARGEST_ID:
+            if type(id_) is not int or not last < id_ <= MAX_ID:
                 raise MetadataError("its files are not in their order")
             if type(size) is not int or not 0 <= size <= MAX_SIZE:
                 raise MetadataError("a file's size is not a whole number from 0 to 2**63 - 1")
@@ -224,7 +224,7 @@ class _ManifestReader:
             nbytes = meta.nbytes
         if type(index) is not int or not max(self._index, 0) <= index <= min(self._index + 1, len(self._files) - 1):
             raise ValueError("its file is not the one before, or the next")
-        if type(offset) is not int or type(crc) is not int or not 0 <= crc <= LARGEST_CRC or type(packed) is not bytes:
+        if type(offset) is not int or type(crc) is not int or not 0 <= crc <= MAX_CRC or type(packed) is not bytes:
             raise ValueError("its offset, checksum or fields are of another type")
         if len(packed) > self._limits.fields:
             raise ValueError(f"its fields take {len(packed)} bytes; the limit is {self._limits.fields}")

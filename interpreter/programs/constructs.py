@@ -30,7 +30,7 @@ from .program import CASE, COND, REPEAT, WHILE, Program, Step
 MAX_BLOCKS: Final = 256  # blocks of a step
 MAX_BLOCK_DEPTH: Final = 16  # levels of blocks
 MAX_ITERATIONS: Final = "max_iterations"
-LARGEST_MAX_ITERATIONS: Final = 1 << 62  # of it
+MAX_ITERATIONS_LIMIT: Final = 1 << 62  # of it
 
 
 class ConstructForm(NamedTuple):
@@ -115,7 +115,7 @@ def check_attributes(op: str, attributes: dict[str, Any]) -> tuple[tuple[str, An
     if attributes.keys() != wanted:
         raise ProtocolError(f"{op} has the attributes {sorted(wanted)}")
     most = attributes.get(MAX_ITERATIONS)
-    if most is not None and (type(most) is not int or not 0 <= most <= LARGEST_MAX_ITERATIONS):
+    if most is not None and (type(most) is not int or not 0 <= most <= MAX_ITERATIONS_LIMIT):
         raise MetadataTypeError(f"max_iterations must be an int of at least 0, not {shown(most)}", op=op)
     return tuple(attributes.items())
 

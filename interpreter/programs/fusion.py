@@ -26,7 +26,7 @@ from .facts import is_total, made_by, newest_values, roots_of
 from .program import NON_OP_STEPS, Program, Step
 from .rows import RowShape, common, is_thin, iteration_space
 
-LEAST_BYTES: Final = 1 << 20  # bytes that a fusion reads and writes: fewer stay in the cache from step to step anyway
+MIN_BYTES: Final = 1 << 20  # bytes that a fusion reads and writes: fewer stay in the cache from step to step anyway
 MAX_TENSORS: Final = 16  # tensors of a fusion: if that many would be too small together, no fusion is searched
 MAX_STEPS: Final = 64  # of a fusion, at the most
 STEPS_PER_SLICE: Final = 512  # steps that are examined at once, at most some 20 ms
@@ -63,14 +63,14 @@ class FusionPolicy(NamedTuple):
     least: int | None = None
 
 
-def find_fusions(program: Program, least: int = LEAST_BYTES) -> list[Fusion]:
+def find_fusions(program: Program, least: int = MIN_BYTES) -> list[Fusion]:
     """The fusions of a program, by their last steps. `least`: the fewest bytes of the tensors that a fusion reads and
     writes."""
     return [fusion for found in finding_fusions(program, least=least) for fusion in found]
 
 
 def finding_fusions(
-    program: Program, terms: Sequence[FusionPolicy | None] = (), least: int = LEAST_BYTES
+    program: Program, terms: Sequence[FusionPolicy | None] = (), least: int = MIN_BYTES
 ) -> Iterator[list[Fusion]]:
     """`find_fusions` for a long program, with pauses to serve others: yields an empty list after each `STEPS_PER_SLICE`
     steps, and the fusions at the end. `terms`: for each device slot, None for a device that fuses nothing; without any,

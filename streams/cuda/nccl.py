@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from ...interpreter.collectives.library import Element, Operation, RankCall
 from ...interpreter.errors import KernelError, TensordError
 
-LEAST_VERSION: Final = 2700  # NCCL 2.7, the first with calls between two ranks; 2.9 and later write 20900
+MIN_VERSION: Final = 2700  # NCCL 2.7, the first with calls between two ranks; 2.9 and later write 20900
 ABORT_TIMEOUT: Final = 1.0  # seconds that an abort waits for a launch that is being made
 
 DTYPES: Final = {
@@ -51,7 +51,7 @@ def unavailable() -> str:
     if not nccl.available:
         return "CuPy does not find NCCL: install nvidia-nccl-cu12 or nvidia-nccl-cu13, as CuPy's own package"
     version = nccl.get_version()
-    return "" if version >= LEAST_VERSION else f"NCCL {version} is too old"
+    return "" if version >= MIN_VERSION else f"NCCL {version} is too old"
 
 
 def version() -> str:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ...interpreter.types.meta import Meta
 from ..pool import size_class
 
-LEAST_BYTES = 4096  # bytes: pinning works on pages
+MIN_BYTES = 4096  # bytes: pinning works on pages
 
 
 class Lease:
@@ -56,7 +56,7 @@ class PinnedPool:
 
     def array(self, meta: Meta) -> NDArray[np.generic] | None:
         """A pinned array, contents undefined; None if it does not fit."""
-        capacity = size_class(max(LEAST_BYTES, meta.nbytes))
+        capacity = size_class(max(MIN_BYTES, meta.nbytes))
         with self._lock:
             block = self._take(capacity)
         if block is None:

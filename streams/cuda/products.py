@@ -45,7 +45,7 @@ FUNCTIONS: Final = {
 }
 # A dtype in place of a compute type is read as cublasMigrateComputeType does (cublas_api.h): CUBLAS_COMPUTE_16F, 32F
 # and 64F for real and complex numbers, as numbers of cudaDataType.
-LEAST_COMPUTE_TYPE: Final = 64
+MIN_COMPUTE_TYPE: Final = 64
 COMPUTE_TYPES: Final = {2: 64, 0: 68, 4: 68, 1: 70, 5: 70}
 MIB: Final = 1 << 20
 
@@ -140,4 +140,4 @@ class Products:
 
 def as_compute_type(given: int) -> int:
     """The compute type that CuPy's argument denotes."""
-    return given if given >= LEAST_COMPUTE_TYPE else COMPUTE_TYPES[given]
+    return given if given >= MIN_COMPUTE_TYPE else COMPUTE_TYPES[given]

@@ -15,8 +15,8 @@ from tensord.streams.faults import Fault, FaultKind
 from tensord.streams.launching.launcher import Launcher
 from tensord.vm.model.linked import SessionProgram
 from tensord.vm.routines.compiling.recipe import ARENA
-from tensord.vm.routines.running.segment import LARGEST_IDLE_ARENA
-from tensord.vm.scheduler.fences import FENCE_INTERVAL, MOST_AHEAD
+from tensord.vm.routines.running.segment import MAX_IDLE_ARENA
+from tensord.vm.scheduler.fences import FENCE_INTERVAL, MAX_AHEAD
 
 from ..streams.fake_cuda.gpu import Gpu
 from ..streams.fake_cuda.module import installed
@@ -114,7 +114,7 @@ def test_a_run_writes_in_place_behind_what_reads_the_tensor(session: Any) -> Non
 
 def test_arenas_are_used_again_behind_the_launches_that_use_them(session: Any) -> None:
     """Memory that no replay keeps is freed while its run is only launched; another run, or an upload, may get it."""
-    large = np.arange(LARGEST_IDLE_ARENA // 4, dtype=np.float64)
+    large = np.arange(MAX_IDLE_ARENA // 4, dtype=np.float64)
     x, y = (session.asarray(large * n, device=session.devices[-1]).wait() for n in (1.0, 2.0))
 
     def inside(x: Any, y: Any) -> Any:
@@ -209,7 +209,7 @@ def test_a_session_whose_runs_are_too_far_ahead_is_held_back_and_others_go_on(
         sim.flush()
         assert session.flooded
         assert launches is not None
-        assert launches.order.issued - launches.order.reached <= MOST_AHEAD + FENCE_INTERVAL + 100
+        assert launches.order.issued - launches.order.reached <= MAX_AHEAD + FENCE_INTERVAL + 100
         with td.connect(MACHINE) as other:
             assert (other.asarray(ONES, device="cpu:0") + 1.0).numpy()[0] == 2.0
     assert x.numpy()[0] == 801.0

@@ -18,7 +18,7 @@ from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.streams.cuda.cuda import MAX_AXES, CudaDevice
 from tensord.streams.launching.launcher import Launcher
-from tensord.vm.scheduler.fences import EXCLUSIVE_NS, FENCE_INTERVAL, MOST_AHEAD
+from tensord.vm.scheduler.fences import EXCLUSIVE_NS, FENCE_INTERVAL, MAX_AHEAD
 
 from ..streams.fake_cuda.gpu import Gpu, IllegalAddress, illegal_address
 from ..streams.fake_cuda.module import installed
@@ -139,13 +139,13 @@ def test_a_task_that_waits_for_room_leaves_the_fences_to_threads_that_look(
     machine = machine_of(session)
     monkeypatch.setattr(machine, "await_credit", lambda _session: None)
     hold(gpu, session)
-    for _ in range(MOST_AHEAD + FENCE_INTERVAL):
+    for _ in range(MAX_AHEAD + FENCE_INTERVAL):
         x = x + one
     session._core.outbox.flush_if_free()
     assert not session._core.transport.has_room(0.5)
     assert not machine.engine.unwatched
     gpu.release("compute")
-    assert x.numpy()[0] == MOST_AHEAD + FENCE_INTERVAL + 1
+    assert x.numpy()[0] == MAX_AHEAD + FENCE_INTERVAL + 1
 
 
 @pytest.mark.parametrize("others", [0, 1])
@@ -397,9 +397,9 @@ def test_what_is_sent_while_a_session_is_flooded_keeps_its_order(
     hold(gpu, session)
     ops = 0
     while not machine_of(session).engine.held:  # a batch that is sent once the session is flooded
-        assert ops < 4 * MOST_AHEAD
+        assert ops < 4 * MAX_AHEAD
         x, ops = x + one, ops + 1
-        if ops > MOST_AHEAD:
+        if ops > MAX_AHEAD:
             session._core.outbox.flush_if_free()
     gpu.release("compute")
     while gpu.step():
@@ -659,17 +659,17 @@ def test_who_launches_too_far_ahead_waits(launching: Launching) -> None:
 
     def run() -> None:
         y = x
-        for _ in range(4 * MOST_AHEAD):
+        for _ in range(4 * MAX_AHEAD):
             y = y + x
-        assert y.numpy()[0] == 1 + 4 * MOST_AHEAD
+        assert y.numpy()[0] == 1 + 4 * MAX_AHEAD
         done.set()
 
     thread = threading.Thread(target=run)
     with launching.holding():
         thread.start()
-        until(session, lambda: order.issued - order.reached >= MOST_AHEAD)
+        until(session, lambda: order.issued - order.reached >= MAX_AHEAD)
         assert not done.wait(0.1)
-        assert order.issued - order.reached <= MOST_AHEAD + FENCE_INTERVAL
+        assert order.issued - order.reached <= MAX_AHEAD + FENCE_INTERVAL
     thread.join(2 * WAIT)
     assert done.is_set()
 

@@ -40,8 +40,8 @@ from tensord.vm.tracing.analysis.trace import Trace
 from ..vm.bare_engine import Bare
 from .programs import CLIENTS, Writer
 
-LARGEST_HEADER = 1 << 30
-LONGEST_MESSAGE = 1000
+MAX_HEADER_BYTES = 1 << 30
+MAX_ERROR_LENGTH = 1000
 LIMITS: dict[str, Any] = {
     "header": 1 << 16,
     "window": 64,
@@ -146,7 +146,7 @@ class Harness:
         """Open a session. Returns the WELCOME."""
         self.listener.sent[identity].clear()
         self.say(identity, [HELLO, VERSION, "fuzz", 1, host_identity(), False, token, received])
-        welcome = decode(self.listener.sent[identity].pop(0)[0], LARGEST_HEADER)
+        welcome = decode(self.listener.sent[identity].pop(0)[0], MAX_HEADER_BYTES)
         assert welcome[0] == WELCOME
         return welcome
 
@@ -154,7 +154,7 @@ class Harness:
         """The headers that a client was sent since the last call, decoded."""
         sent, self.listener.sent[identity] = self.listener.sent[identity], []
         for frames in sent:
-            yield decode(frames[0], LARGEST_HEADER)
+            yield decode(frames[0], MAX_HEADER_BYTES)
 
     def answers(self, identity: bytes) -> dict[int, tuple[int, Any]]:
         """The answers among the headers that a client was sent, by request."""
@@ -299,4 +299,4 @@ def try_decoding(frame: bytes) -> None:
     else:
         assert type(header) is tuple
         assert type(header[0]) is int
-    assert len(message) < LONGEST_MESSAGE, "the message repeats what was sent"
+    assert len(message) < MAX_ERROR_LENGTH, "the message repeats what was sent"

@@ -59,7 +59,7 @@ def test_programs_give_what_serial_execution_gives(
     make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs pay from two calls on, so programs that repeat little have many."""
-    monkeypatch.setattr(history, "SHORTEST_RUN", 2)
+    monkeypatch.setattr(history, "MIN_RUN", 2)
     monkeypatch.setattr(history, "SHORT_ROUND", 1)
     sent = 0
     for seed in (7, 8, 17, 20, 26):  # some without repetitions, and some with many

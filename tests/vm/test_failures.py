@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import KernelError, TensordError
-from tensord.vm.failures import GRACE, LINES, LINES_IN_ALL, MOST_WAITING, WINDOW, Failures, LogWarning, log_lines
+from tensord.vm.failures import GRACE, LINES, LINES_IN_ALL, MAX_WAITING_ERRORS, WINDOW, Failures, LogWarning, log_lines
 from tensord.vm.log import log
 
 from ..puppet import eventually, paused
@@ -80,19 +80,19 @@ def test_the_end_of_a_session_ends_the_wait_for_its_failures_alone(failures):
 
 
 def test_a_loop_of_failures_fills_no_disk_and_what_is_left_out_is_counted(failures, clock):
-    for number in range(MOST_WAITING + 50):
+    for number in range(MAX_WAITING_ERRORS + 50):
         failures.add(3, made(number))
     clock.now += GRACE
     assert len(told(failures.due())) == LINES
     clock.now += WINDOW
-    assert left_out(failures.due()) == {3: MOST_WAITING + 50 - LINES}
+    assert left_out(failures.due()) == {3: MAX_WAITING_ERRORS + 50 - LINES}
     failures.add(3, made())
     assert told(failures.close()) == [(3, 1)]
 
 
 def test_a_loop_of_failures_hides_no_failure_of_another_session(failures, clock):
     """Neither among the waiting failures nor among the log's lines."""
-    for number in range(MOST_WAITING + 50):
+    for number in range(MAX_WAITING_ERRORS + 50):
         failures.add(3, made(number))
     failures.add(4, made(7))
     clock.now += GRACE

@@ -26,7 +26,7 @@ from tensord.vm.log import log
 from tensord.vm.machine import VirtualMachine
 from tensord.vm.model.directory import Leaving
 from tensord.vm.reporting.locations import LocationTexts
-from tensord.vm.scheduler.fences import MOST_AHEAD as AHEAD
+from tensord.vm.scheduler.fences import MAX_AHEAD as AHEAD
 
 WAIT = 30.0
 

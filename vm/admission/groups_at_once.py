@@ -31,7 +31,7 @@ from ..scheduler.scheduler import Scheduler
 from .at_once import readable
 from .collective_group import kernel_of, labels_of, name_of, unread_inputs
 
-MOST_STEPS = 32  # steps
+MAX_STEPS = 32  # steps
 Used: TypeAlias = tuple[int, int]  # a copy, by its number and its version
 Key: TypeAlias = tuple[int, int]  # of a token
 
@@ -82,7 +82,7 @@ class GroupAtOnce:
         """Whether each instruction would run on the driving thread, and all of them in a short time."""
         largest = max([meta.nbytes for meta in (*self.given.inputs, *self.metas)])
         devices = (*self.devices, *[tensor.home for tensor in self.tensors])
-        return len(self.steps) <= MOST_STEPS and 3 * largest <= 2 * INLINE_BYTES and all(map(is_quick, devices))
+        return len(self.steps) <= MAX_STEPS and 3 * largest <= 2 * INLINE_BYTES and all(map(is_quick, devices))
 
     def find_sources(self) -> bool:
         """Find the inputs' copies; False if one is not packed, healthy and finished."""

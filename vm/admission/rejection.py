@@ -28,7 +28,7 @@ from ..scheduler.scheduler import Scheduler
 from .lookup import enter, forget_plan
 from .quotas import may_name
 
-LONGEST_MESSAGE = 1000  # characters of an error that a session keeps
+MAX_ERROR_LENGTH = 1000  # characters of an error that a session keeps
 
 
 class Rejection:
@@ -151,9 +151,9 @@ def forget_locations(session: VmSession, array: Any) -> None:
 
 
 def stored_error(error: TensordError, name: str) -> TensordError:
-    """The error as a session stores it: without traceback, and with its message cut to `LONGEST_MESSAGE` characters."""
-    message = error.message if len(error.message) <= LONGEST_MESSAGE else f"{error.message[:LONGEST_MESSAGE]}..."
-    return type(error)(message, op=(error.op or name)[:LONGEST_MESSAGE], location=error.location)
+    """The error as a session stores it: without traceback, its message cut to `MAX_ERROR_LENGTH` characters."""
+    message = error.message if len(error.message) <= MAX_ERROR_LENGTH else f"{error.message[:MAX_ERROR_LENGTH]}..."
+    return type(error)(message, op=(error.op or name)[:MAX_ERROR_LENGTH], location=error.location)
 
 
 def refusal_of(array: Any, failure: Exception) -> TensordError | None:

@@ -41,7 +41,7 @@ from .lookup import check_new, define, enter, note_maker, refuse_cancelled, tens
 from .quotas import check_tensors
 from .rejection import Rejection
 
-MOST_KNOWN_BLOCKS: Final = 64  # known blocks of a session beyond which released ones are forgotten
+MAX_KNOWN_BLOCKS: Final = 64  # known blocks of a session beyond which released ones are forgotten
 ADVICE: Final = "numpy() gives a copy on the host"
 
 
@@ -187,7 +187,7 @@ class ShareHandler:
     def note(self, session: VmSession, base: VmTensor, lent: LentValue) -> None:
         """Remember a block, so that the session gets the same block for the same value."""
         blocks, key = session.gpu.blocks, key_of(base)
-        if len(blocks) >= MOST_KNOWN_BLOCKS:
+        if len(blocks) >= MAX_KNOWN_BLOCKS:
             for stale in [one for one, known in blocks.items() if not is_whole(known.tensor)]:
                 del blocks[stale]
         if key is not None:

@@ -28,7 +28,7 @@ from typing import Final, Protocol
 
 BOUND_SCRIPT: Final = str(Path(__file__).with_name("bound.py"))
 CHUNK_BYTES: Final = 1 << 16
-LONGEST_LINE: Final = 1 << 14
+MAX_LINE_BYTES: Final = 1 << 14
 
 
 class ChildObserver(Protocol):
@@ -134,7 +134,7 @@ class Child:
             self._loop.remove_reader(self._output)
             return False
         *lines, rest = (self._rest + chunk).split(b"\n")
-        if len(rest) > LONGEST_LINE:
+        if len(rest) > MAX_LINE_BYTES:
             lines, rest = [*lines, rest], b""
         self._rest = rest
         for line in lines:

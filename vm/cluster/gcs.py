@@ -23,8 +23,8 @@ METHOD: Final = "/ray.rpc.InternalKVGcsService/InternalKVGet"
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 # The message of the request, in protobuf: field 1 is a key of 16 bytes, field 2 a namespace of 7 bytes.
 KEY_MESSAGE: Final = b"\x0a\x10CLUSTER_METADATA\x12\x07cluster"
-LONGEST_FRAME: Final = 1 << 14  # the longest frame, unless the reader has allowed more
-MOST_FRAMES: Final = 32  # the most frames that are read
+MAX_FRAME_BYTES: Final = 1 << 14  # the longest frame, unless the reader has allowed more
+MAX_FRAMES: Final = 32  # the most frames that are read
 
 # Frames (RFC 9113, section 6) and their flags.
 DATA, HEADERS, SETTINGS, GOAWAY = 0, 1, 4, 7
@@ -107,10 +107,10 @@ def _refusal(fields: bytes) -> CallOutcome:
 def frames(connection: socket.socket, deadline: float) -> Iterator[tuple[int, int, int, bytes]]:
     """The kind, flags, stream and payload of each frame, until the other side ends, or sends something else than
     frames."""
-    for _ in range(MOST_FRAMES):
+    for _ in range(MAX_FRAMES):
         head = _read(connection, 9, deadline)
         size = int.from_bytes(head[:3])
-        if len(head) < 9 or size > LONGEST_FRAME:
+        if len(head) < 9 or size > MAX_FRAME_BYTES:
             return
         yield head[3], head[4], int.from_bytes(head[5:]) & 0x7FFFFFFF, _read(connection, size, deadline)
 

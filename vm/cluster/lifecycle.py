@@ -1,8 +1,8 @@
 """The states of a daemon under supervision, as a pure state machine: events and times go in, actions come out.
 
 Rules. A daemon that ends without a request is restarted: the first time at once, then after pauses that double up to
-`LONGEST_PAUSE`. If the daemon has served for `STEADY_SECONDS` seconds, the count of failures begins anew. After
-`FAILURES_OF_A_LOOP` failures in a row the daemon is *failing*: it is still restarted, at most once in `LONGEST_PAUSE`
+`MAX_PAUSE`. If the daemon has served for `STEADY_SECONDS` seconds, the count of failures begins anew. After
+`FAILURES_OF_A_LOOP` failures in a row the daemon is *failing*: it is still restarted, at most once in `MAX_PAUSE`
 seconds, and its state is reported. A daemon that hangs is killed, and so is one that was asked to end and has not done
 so in time.
 
@@ -108,7 +108,7 @@ FAILED: Final = frozenset(
     }
 )
 FIRST_PAUSE: Final = 0.5  # the first pause, in seconds: the one before the second restart in a row
-LONGEST_PAUSE: Final = 30.0  # the longest pause
+MAX_PAUSE: Final = 30.0  # the longest pause
 STEADY_SECONDS: Final = 60.0
 FAILURES_OF_A_LOOP: Final = 3
 STORY_LENGTH: Final = 12  # how many steps the story has
@@ -194,4 +194,4 @@ class Lifecycle:
 
     def pause(self) -> float:
         """How many seconds pass before the next attempt."""
-        return 0.0 if self.failures <= 1 else min(FIRST_PAUSE * 2.0 ** (self.failures - 2), LONGEST_PAUSE)
+        return 0.0 if self.failures <= 1 else min(FIRST_PAUSE * 2.0 ** (self.failures - 2), MAX_PAUSE)

@@ -3,7 +3,7 @@
 Making these objects takes longer than many kernels run. Most results of eager code are made at admission, and
 released before any instruction is bound to them. Only the session's table refers to such a tensor, so its objects
 can be reused under a new id, as in forwarding at admission (`admission.inline`). The memory returns to its pool as
-usual. A device keeps at most `MOST_RECYCLED` tensors for reuse.
+usual. A device keeps at most `MAX_RECYCLED` tensors for reuse.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..model.device_state import DeviceState
 from ..model.signature import Maker
 from ..model.tensor import Copy, Storage, VmTensor
 
-MOST_RECYCLED = 256  # per device
+MAX_RECYCLED = 256  # per device
 
 
 def recycle(tensor: VmTensor, known: bool = False) -> bool:
@@ -64,7 +64,7 @@ def recycle(tensor: VmTensor, known: bool = False) -> bool:
     device.planned -= copy.nbytes
     device.backend.free(buffer)
 
-    if len(device.recycled) < MOST_RECYCLED and not tensor.bound:
+    if len(device.recycled) < MAX_RECYCLED and not tensor.bound:
         device.recycled.append(tensor)
     return True
 

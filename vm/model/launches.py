@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .work_plan import WorkPlan
 
 REMEMBERED = 1 << 16  # remembered keys of plans: a bound, since the keys of library functions contain shapes
-LEAST_NS: Final = 2000  # the least time that a kernel is assumed to take
+MIN_KERNEL_NS: Final = 2000  # the least time that a kernel is assumed to take
 
 
 class Fence(Instruction):
@@ -104,7 +104,7 @@ class Launches:
         self.begun: dict[Any, None] = {}
         self.cost = self.done = 0
         self.pace = device.backend.pace
-        self.least_cost = int(LEAST_NS * self.pace)
+        self.least_cost = int(MIN_KERNEL_NS * self.pace)
         self.fence_cost = self.fence_number = self.fence_interval = 0
 
     def learn(self, fence: Fence, since: int) -> None:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from .scheduler import Scheduler
 
 FENCE_INTERVAL: Final = 128  # the most launches between two fences
-MOST_AHEAD: Final = 256  # launches that a session may be ahead of its device
-LEAST_AHEAD: Final = 2  # launches that a session may always be ahead: one runs, the next is queued
+MAX_AHEAD: Final = 256  # launches that a session may be ahead of its device
+MIN_AHEAD: Final = 2  # launches that a session may always be ahead: one runs, the next is queued
 EXCLUSIVE_NS: Final = 20_000_000  # kernel time that a session may be ahead if it has the device to itself
 SHARED_NS: Final = 300_000  # the same if other sessions use the device, since their ops wait behind these launches
 WAIT_NS: Final = 20_000  # remaining kernel time up to which the driving thread itself waits for a small value
@@ -275,4 +275,4 @@ def room_of(device: DeviceState, launches: Launches) -> int:
 def is_too_far_ahead(device: DeviceState, launches: Launches, part: int) -> bool:
     """Whether the launches ahead of the device exceed 1/`part` of the limits, by number or by cost."""
     ahead, cost = launches.order.issued - launches.order.reached, launches.cost - launches.done
-    return ahead >= LEAST_AHEAD and (ahead * part > MOST_AHEAD or cost * part >= room_of(device, launches))
+    return ahead >= MIN_AHEAD and (ahead * part > MAX_AHEAD or cost * part >= room_of(device, launches))

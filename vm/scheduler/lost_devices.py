@@ -23,7 +23,7 @@ from ..model.lifecycle import PENDING, Status
 from ..model.tensor import Copy, Storage
 from ..tracing.flat import LAUNCHED
 
-MOST_SUSPECTS: Final = 5  # the most ops that the error of a lost device names
+MAX_SUSPECTS: Final = 5  # the most ops that the error of a lost device names
 Doom = Callable[[Iterable[Instruction], TensordError], None]
 
 
@@ -89,8 +89,8 @@ def launched_since(
         location = line(traits[0], entry[7])
         name = f"{traits[2]} ({location})" if location else str(traits[2])
         counts[name] = counts.get(name, 0) + 1
-    names = [name if count == 1 else f"{name} {count} times" for name, count in list(counts.items())[:MOST_SUSPECTS]]
-    return ", ".join(names) + (f" and {len(counts) - MOST_SUSPECTS} more" if len(counts) > MOST_SUSPECTS else "")
+    names = [name if count == 1 else f"{name} {count} times" for name, count in list(counts.items())[:MAX_SUSPECTS]]
+    return ", ".join(names) + (f" and {len(counts) - MAX_SUSPECTS} more" if len(counts) > MAX_SUSPECTS else "")
 
 
 def refuse_lost(device: DeviceState) -> None:

@@ -18,7 +18,7 @@ from typing import Final
 SHORT_SLEEP_FACTOR: Final = (
     4  # a sleep shorter than 4 limits counts as short, since polling would make the other side faster
 )
-MOST_PENALTY: Final = 64  # the most short sleeps between two attempts
+MAX_PENALTY: Final = 64  # the most short sleeps between two attempts
 
 
 class BusyPolling:
@@ -41,6 +41,6 @@ class BusyPolling:
         """Note that the loop has slept. `polled`: it has polled in vain before."""
         if polled:
             self._naps = self._penalty
-            self._penalty = min(2 * self._penalty, MOST_PENALTY)
+            self._penalty = min(2 * self._penalty, MAX_PENALTY)
         elif self._naps and nanoseconds < SHORT_SLEEP_FACTOR * self._limit:
             self._naps -= 1

@@ -19,7 +19,7 @@ from ...interpreter.wire.descriptors import descriptor_limit, descriptors_open
 from .connections.listener import MONITOR_EVENTS
 from .process.errors import StartError
 
-LEAST_LIMIT: Final = 128  # descriptors that the daemon needs
+MIN_DESCRIPTORS: Final = 128  # descriptors that the daemon needs
 SHORT_USES: Final = 64  # descriptors for short uses, beside those of a burst of connections
 ADVICE: Final = "run ulimit -n 4096, or set LimitNOFILE= in the unit"
 
@@ -39,15 +39,17 @@ class DescriptorShares(NamedTuple):
 def require_least() -> None:
     """StartError if the limit of descriptors is too low. Called before the first socket, since libzmq would abort."""
     limit = descriptor_limit()
-    if limit < LEAST_LIMIT:
-        raise StartError(f"the limit of open files is {limit}, and the daemon needs at least {LEAST_LIMIT}: {ADVICE}")
+    if limit < MIN_DESCRIPTORS:
+        raise StartError(
+            f"the limit of open files is {limit}, and the daemon needs at least {MIN_DESCRIPTORS}: {ADVICE}"
+        )
 
 
 def share_out(listeners: int) -> DescriptorShares:
     """The shares of the remaining descriptors. Called once all permanent descriptors are open."""
     taken, limit = descriptors_open(), descriptor_limit()
     spare = limit - taken
-    if spare < LEAST_LIMIT // 2:
+    if spare < MIN_DESCRIPTORS // 2:
         raise StartError(f"{taken} of {limit} descriptors are open at the start, which leaves too few: {ADVICE}")
     burst = listeners * MONITOR_EVENTS + SHORT_USES
     short = max(3 * burst // 2 - spare, 0)

@@ -30,7 +30,7 @@ from .process.errors import StartError
 from .settings.config import Config
 
 CHECK_INTERVAL: Final = 1.0  # seconds between two checks of the child
-LONGEST_PAUSE: Final = 60.0
+MAX_PAUSE: Final = 60.0
 HEALTHY_AFTER: Final = 60.0  # seconds after which a child counts as healthy
 END_TIMEOUT: Final = 2.0  # seconds for the child to end
 CHUNK_BYTES: Final = 1 << 14
@@ -126,7 +126,7 @@ class Exporter:
     def _later(self, why: str) -> None:
         """Schedule the next start after a pause, and log the reason."""
         was_well = self._clock() - self._began >= HEALTHY_AFTER
-        self._pause = CHECK_INTERVAL if was_well else min(2 * self._pause, LONGEST_PAUSE)
+        self._pause = CHECK_INTERVAL if was_well else min(2 * self._pause, MAX_PAUSE)
         self._due = self._clock() + self._pause
         log.error("no metrics are exported", why=why, again_in=self._pause)
 

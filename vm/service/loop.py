@@ -9,7 +9,7 @@ sleeps, it polls for a moment if polling has succeeded lately (`busy_polling`).
 Guarantees. No completion is lost: a stream appends the completion, and then writes to the eventfd if the loop sleeps or
 is about to; and the loop announces its sleep before it checks for completions a last time. Timers run between turns and
 are late by at most one turn. No other thread touches the engine. An exception that leaves a turn is logged, and the
-loop goes on. The loop ends only if the engine has a fault (`engine.fault`), or if `MOST_FAULTS` turns in a row fail:
+loop goes on. The loop ends only if the engine has a fault (`engine.fault`), or if `MAX_FAULTS` turns in a row fail:
 the daemon then tells every client, and ends.
 
 Rejected: a thread for the sockets (a ZeroMQ echo over two threads takes 144 us instead of 84, and 10.7 ms beside a busy
@@ -36,9 +36,9 @@ from .connections.front import Front
 from .connections.listener import QUEUE_LENGTH, Listener
 from .connections.peer import Peer
 
-MOST_FAULTS = 20
+MAX_FAULTS = 20
 SEND_RETRY = 0.005
-LONGEST_SLEEP = 1.0
+MAX_SLEEP = 1.0
 FENCE_POLL_NS = 500_000  # for which the loop polls for a fence before it sleeps
 
 
@@ -121,7 +121,7 @@ class Loop:
             self.faults = 0
         except Exception as error:
             self.faults += 1
-            if self.engine.fault is not None or self.faults >= MOST_FAULTS:
+            if self.engine.fault is not None or self.faults >= MAX_FAULTS:
                 raise
             log.exception("a fault of the daemon, which goes on", error=repr(error))
         if self.engine.fault is not None:  # the handling of a message may have taken it for an error of the sender
@@ -265,7 +265,7 @@ class Loop:
             if now >= timer.due:
                 timer.due = now + timer.period
                 timer.action()
-        self.due = min([timer.due for timer in self.timers], default=now + LONGEST_SLEEP)
+        self.due = min([timer.due for timer in self.timers], default=now + MAX_SLEEP)
 
     def close(self) -> None:
         """Close the descriptors that belong to no socket, after the streams' threads have ended, or hang."""

@@ -25,7 +25,7 @@ from ..log import log
 from .process.errors import StartError
 from .settings.config import Config
 
-MOST_LINES: Final = 5  # lines of one kind in the log
+MAX_LINES: Final = 5  # lines of one kind in the log
 
 
 def generation_to_restore(config: Config) -> FoundGeneration | None:
@@ -88,8 +88,8 @@ def is_unwritten(path: Path) -> bool:
 def check_damage(failed: Mapping[str, str], path: Path) -> None:
     """StartError that names some of the damaged names, if there are any."""
     if failed:
-        first = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items())[:MOST_LINES])
-        more = f"; and {len(failed) - MOST_LINES} more" if len(failed) > MOST_LINES else ""
+        first = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items())[:MAX_LINES])
+        more = f"; and {len(failed) - MAX_LINES} more" if len(failed) > MAX_LINES else ""
         raise StartError(f"{path}: {first}{more}; `tensord restore --list` lists all; start without --strict to go on")
 
 
@@ -160,7 +160,7 @@ def log_plugins(found: FoundGeneration) -> None:
                 "written_with": difference.was,
                 "now": difference.now or "not loaded",
                 "names": len(difference.names),
-                "first": list(difference.names[:MOST_LINES]),
+                "first": list(difference.names[:MAX_LINES]),
             }
             for difference in changed(found.fields)
         ),
@@ -170,7 +170,7 @@ def log_plugins(found: FoundGeneration) -> None:
 def warn(event: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Log one line for each of the first few rows, and the number of the others."""
     every = list(rows)
-    for row in every[:MOST_LINES]:
+    for row in every[:MAX_LINES]:
         log.warning(event, **row)
-    if len(every) > MOST_LINES:
-        log.warning(f"{event}: not all are listed", more=len(every) - MOST_LINES)
+    if len(every) > MAX_LINES:
+        log.warning(f"{event}: not all are listed", more=len(every) - MAX_LINES)

@@ -15,7 +15,7 @@ Library = ArrayModule  # `cupyx.scipy.special`, or a module with its functions
 EULER = 0.5772156649015329
 MANY_DEGREES = 100.0  # degrees of freedom; beyond them, quantiles are expanded around those of the normal distribution
 SMALL_PROBABILITY = 1e-3  # probabilities below it lose digits when they are subtracted from 1
-LEAST_PARAMETER = 1e-300  # the least parameter of the beta distribution; for smaller ones its quantiles are the same
+MIN_PARAMETER = 1e-300  # the least parameter of the beta distribution; for smaller ones its quantiles are the same
 FAR_LOGARITHM = math.log(1e-3)  # the logarithm of x below which the quantile is computed from a series in x
 
 
@@ -114,7 +114,7 @@ def yn(xp: ArrayModule, of: Library, n: Array, x: Array) -> Array:
 
 
 def betaincinv(xp: ArrayModule, of: Library, a: Array, b: Array, p: Array) -> Array:
-    """betaincinv, with a and b limited to at least `LEAST_PARAMETER`.
+    """betaincinv, with a and b limited to at least `MIN_PARAMETER`.
 
     CuPy's bisection never ends if a and b are so small that 1 / a is infinite.
     """
@@ -122,7 +122,7 @@ def betaincinv(xp: ArrayModule, of: Library, a: Array, b: Array, p: Array) -> Ar
 
 
 def _clear_of_zero(xp: ArrayModule, x: Array) -> Array:
-    return xp.where((x > 0) & (x < LEAST_PARAMETER), LEAST_PARAMETER, x)
+    return xp.where((x > 0) & (x < MIN_PARAMETER), MIN_PARAMETER, x)
 
 
 def fdtri(xp: ArrayModule, of: Library, dfn: Array, dfd: Array, p: Array) -> Array:

@@ -56,7 +56,7 @@ class HeaderKind(IntEnum):
 
 
 # The longest payload of each kind.
-LONGEST_PAYLOAD: Final = {
+MAX_PAYLOAD_BYTES: Final = {
     HeaderKind.OFFER: META_BYTES,
     HeaderKind.SMALL: _LENGTH.size + META_BYTES + SMALL_BYTES,
     HeaderKind.GRANT: 0,
@@ -67,7 +67,7 @@ LONGEST_PAYLOAD: Final = {
     HeaderKind.NOTED: 0,
     HeaderKind.BEAT: 0,
 }
-_KINDS: Final = {int(kind): (kind, longest) for kind, longest in LONGEST_PAYLOAD.items()}
+_KINDS: Final = {int(kind): (kind, longest) for kind, longest in MAX_PAYLOAD_BYTES.items()}
 
 
 class Frame(NamedTuple):

@@ -18,7 +18,7 @@ from ....interpreter.wire.codec import Encoder, decode
 from ....interpreter.wire.fields import is_natural
 
 VERSION: Final = 1
-LONGEST_HELLO: Final = 1 << 12
+MAX_HELLO_BYTES: Final = 1 << 12
 _LENGTH: Final = struct.Struct("<I")
 
 
@@ -76,9 +76,9 @@ def hear_answer(connection: socket.socket, deadline: float) -> HelloAnswer:
 
 def _hear(connection: socket.socket, deadline: float) -> tuple[Any, ...]:
     (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size, deadline))
-    if length > LONGEST_HELLO:
+    if length > MAX_HELLO_BYTES:
         raise ProtocolError(f"first words of {length} bytes")
-    return decode(_read(connection, length, deadline), LONGEST_HELLO)
+    return decode(_read(connection, length, deadline), MAX_HELLO_BYTES)
 
 
 def _read(connection: socket.socket, size: int, deadline: float) -> bytes:

@@ -43,8 +43,8 @@ from .pairing import Pairing, Verdict
 from .protocol import Out, Protocol
 from .sockets import Connection
 
-SHORTEST_PAUSE: Final = 0.02  # seconds until the next attempt to dial
-LONGEST_PAUSE: Final = 1.0
+MIN_PAUSE: Final = 0.02  # seconds until the next attempt to dial
+MAX_PAUSE: Final = 1.0
 BEATS_PER_PATIENCE: Final = 3  # heartbeats in the time of patience
 
 Dial = Callable[[int], tuple[Connection, int]]  # takes our life; returns a connection, and the peer's life
@@ -227,7 +227,7 @@ class TcpLink:
 
     def _run(self) -> None:
         """Dial, carry values until the link breaks, and begin again."""
-        pause = SHORTEST_PAUSE
+        pause = MIN_PAUSE
         while self._lost is None:
             try:
                 carried = self._dialled() and self._paired() and self._carry()
@@ -238,7 +238,7 @@ class TcpLink:
                     self._end_life(f"{type(error).__name__}: {error}", self._pairing.own)
             self._close_dropped()
             self._end_waits()
-            pause = SHORTEST_PAUSE if carried else min(2 * pause, LONGEST_PAUSE)
+            pause = MIN_PAUSE if carried else min(2 * pause, MAX_PAUSE)
             with self._lock:
                 self._changed.wait_for(lambda: self._lost is not None or self._called, pause)
         self._close_dropped()

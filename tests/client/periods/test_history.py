@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from tensord.client.periods.history import (
     BREAK,
     COMBINED_CALLS,
-    LONGEST_PERIOD,
     MAX_CALLS,
-    SHORTEST_RUN,
+    MAX_PERIOD,
+    MIN_RUN,
     History,
     Rounds,
 )
@@ -58,7 +58,7 @@ def test_a_round_begins_behind_a_break() -> None:
 
 
 def test_pieces_that_are_not_worth_a_run_are_left_out() -> None:
-    long, short = list(range(SHORTEST_RUN)), list(range(50, 50 + SHORTEST_RUN - 1))
+    long, short = list(range(MIN_RUN)), list(range(50, 50 + MIN_RUN - 1))
     stream = [*long, BREAK, *short, BREAK]
     assert found_in(stream * 2) == [[long, long]]
 
@@ -70,7 +70,7 @@ def test_short_rounds_are_taken_several_times() -> None:
 
 
 def test_rounds_that_are_too_long_are_none() -> None:
-    stream = list(range(LONGEST_PERIOD + 1))
+    stream = list(range(MAX_PERIOD + 1))
     assert found_in(stream * 3) == []
     assert found_in(stream[1:] * 2) == [[stream[1:]] * 2]
 

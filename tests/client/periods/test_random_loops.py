@@ -120,6 +120,6 @@ def test_loops_do_with_the_shortest_of_periods(
     make_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With two calls being worth a run, runs begin and end nearly everywhere."""
-    monkeypatch.setattr(history, "SHORTEST_RUN", 2)
+    monkeypatch.setattr(history, "MIN_RUN", 2)
     monkeypatch.setattr(history, "SHORT_ROUND", 1)
     assert sum([compare(make_session, seed) for seed in range(100, 106)]) > 100

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tensord.client.transport.reconnecting import FIRST_PATIENCE, LONGEST_PATIENCE, Reconnection
+from tensord.client.transport.reconnecting import FIRST_PATIENCE, MAX_PATIENCE, Reconnection
 
 LEASE, BELL, RECEIVED = 30.0, 7, 12
 
@@ -67,8 +67,8 @@ def test_attempts_get_twice_the_time_up_to_a_limit_until_one_succeeds(reconnecti
         2 * FIRST_PATIENCE,
         4 * FIRST_PATIENCE,
         8 * FIRST_PATIENCE,
-        LONGEST_PATIENCE,
-        LONGEST_PATIENCE,
+        MAX_PATIENCE,
+        MAX_PATIENCE,
     ]
     reconnection.succeeded()
     reconnection.begin(50.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tensord.interpreter.programs.fusion import LEAST_BYTES, MAX_DISTANCE, MAX_STEPS, Fusion, find_fusions
+from tensord.interpreter.programs.fusion import MAX_DISTANCE, MAX_STEPS, MIN_BYTES, Fusion, find_fusions
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 
@@ -124,10 +124,10 @@ def test_a_value_that_is_overwritten_inside_is_virtual(builder: Writer) -> None:
 
 
 def test_small_tensors_have_no_fusions(builder: Writer) -> None:
-    small, large = (builder.captured(Meta.of((size,), "float32")) for size in (LEAST_BYTES // 8 - 1, LEAST_BYTES // 8))
+    small, large = (builder.captured(Meta.of((size,), "float32")) for size in (MIN_BYTES // 8 - 1, MIN_BYTES // 8))
     results = [builder.call("exp", builder.call("sqrt", value)) for value in (0, small, large)]
     program = builder.finish(results)
-    assert [fusion.shape for fusion in find_fusions(program)] == [(LEAST_BYTES // 8,)]
+    assert [fusion.shape for fusion in find_fusions(program)] == [(MIN_BYTES // 8,)]
 
 
 def test_a_step_waits_for_others_of_its_fusion_a_while_only(builder: Writer) -> None:

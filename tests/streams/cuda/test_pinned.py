@@ -9,7 +9,7 @@ import pytest
 
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.host_memory import HostMemory
-from tensord.streams.cuda.pinned import LEAST_BYTES, PinnedPool, is_pinned
+from tensord.streams.cuda.pinned import MIN_BYTES, PinnedPool, is_pinned
 
 
 class Block:
@@ -51,7 +51,7 @@ def test_an_array_is_pinned_as_are_its_views_and_no_other(made):
     memory = HostMemory.over(array, array.nbytes, None)
     assert is_pinned(np.ndarray((4,), np.float32, memory)[1:])  # like an upload from a host array
     assert not is_pinned(HostMemory.over(array.copy(), array.nbytes, None))
-    assert made == [LEAST_BYTES]
+    assert made == [MIN_BYTES]
 
 
 def test_a_block_is_used_again_for_sizes_of_its_class_once_its_last_view_is_gone(made):
@@ -67,32 +67,32 @@ def test_a_block_is_used_again_for_sizes_of_its_class_once_its_last_view_is_gone
 
 
 def test_the_limit_holds_and_free_blocks_make_room():
-    pool = PinnedPool(64 * LEAST_BYTES, Block)
-    held = take(pool, 32 * LEAST_BYTES)
-    assert take(pool, 40 * LEAST_BYTES) is None  # the caller uses pageable memory
-    small = [take(pool, LEAST_BYTES) for _ in range(32)]
+    pool = PinnedPool(64 * MIN_BYTES, Block)
+    held = take(pool, 32 * MIN_BYTES)
+    assert take(pool, 40 * MIN_BYTES) is None  # the caller uses pageable memory
+    small = [take(pool, MIN_BYTES) for _ in range(32)]
     assert take(pool, 8) is None
     del held, small
-    whole = take(pool, 64 * LEAST_BYTES)
+    whole = take(pool, 64 * MIN_BYTES)
     assert whole is not None
-    assert pool.total == 64 * LEAST_BYTES
+    assert pool.total == 64 * MIN_BYTES
 
 
 def test_not_more_than_half_of_the_limit_is_kept_free():
-    pool = PinnedPool(64 * LEAST_BYTES, Block)
-    held = [take(pool, LEAST_BYTES) for _ in range(64)]
+    pool = PinnedPool(64 * MIN_BYTES, Block)
+    held = [take(pool, MIN_BYTES) for _ in range(64)]
     held.clear()
-    take(pool, LEAST_BYTES)
-    assert pool.total <= 33 * LEAST_BYTES
+    take(pool, MIN_BYTES)
+    assert pool.total <= 33 * MIN_BYTES
     pool.trim()
-    assert pool.total <= LEAST_BYTES
+    assert pool.total <= MIN_BYTES
 
 
 def test_an_array_may_be_dropped_on_any_thread_and_by_the_collector():
     pool = PinnedPool(1 << 20, Block)
-    cycle: list[Any] = [take(pool, LEAST_BYTES)]
+    cycle: list[Any] = [take(pool, MIN_BYTES)]
     cycle.append(cycle)
-    held = [take(pool, LEAST_BYTES)]
+    held = [take(pool, MIN_BYTES)]
     thread = threading.Thread(target=held.clear)
     thread.start()
     thread.join()

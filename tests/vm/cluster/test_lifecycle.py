@@ -7,7 +7,7 @@ import pytest
 from tensord.vm.cluster.lifecycle import (
     FAILURES_OF_A_LOOP,
     FIRST_PAUSE,
-    LONGEST_PAUSE,
+    MAX_PAUSE,
     STEADY_SECONDS,
     TRANSITIONS,
     Action,
@@ -54,7 +54,7 @@ def test_pauses_double_up_to_the_longest_and_a_crash_loop_is_failing():
         assert lifecycle.failing == (lifecycle.failures >= FAILURES_OF_A_LOOP)
         lifecycle.take(DaemonEvent.DUE, 1.0)
     assert pauses[:4] == [0.0, FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
-    assert pauses[-1] == LONGEST_PAUSE
+    assert pauses[-1] == MAX_PAUSE
     assert lifecycle.failing
 
 

@@ -65,7 +65,7 @@ def test_it_names_who_made_the_next_value_and_where(client: Client) -> None:
 
 
 def test_a_device_keeps_a_few(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recycling, "MOST_RECYCLED", 3)
+    monkeypatch.setattr(recycling, "MAX_RECYCLED", 3)
     ids = [client.upload([float(n)]) for n in range(9)]
     client.send(Release(tuple(ids)))
     assert len(client.bare.engine.devices["cpu:0"].recycled) == 3

@@ -19,14 +19,14 @@ from tensord.interpreter.wire.messages import Release
 from tensord.interpreter.wire.program_messages import Run
 from tensord.streams.host.host import SHARED_WORK
 from tensord.vm.routines.compiling.arena import ALIGNMENT
-from tensord.vm.routines.running.segment import IDLE, LARGEST_IDLE_ARENA, STAYING, CompiledSegment
+from tensord.vm.routines.running.segment import IDLE, MAX_IDLE_ARENA, STAYING, CompiledSegment
 from tensord.vm.tracing.flat import SourceLocation
 from tests.model.ops import failing_ops
 
 from ..bare_engine import Bare, Client
 from ..programs import LINE, ONE, chain_of, increment, link, run, run_message
 
-LARGE = Meta.of((LARGEST_IDLE_ARENA // 8 + 1,), "float64")
+LARGE = Meta.of((MAX_IDLE_ARENA // 8 + 1,), "float64")
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ class TestAtOnce:
                 (result,) = run(client, routine, program, (x,))
                 assert client.fetch(result) == [(-1.0) ** length]
         assert len(taken) == 1
-        assert taken[0] < 2 * LARGEST_IDLE_ARENA
+        assert taken[0] < 2 * MAX_IDLE_ARENA
 
     def test_an_arena_counts_while_the_run_needs_it(self, bare: Bare) -> None:
         client, program = bare.client(), chain_of(3)

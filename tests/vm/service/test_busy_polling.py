@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import zmq
 
-from tensord.vm.service.busy_polling import MOST_PENALTY, SHORT_SLEEP_FACTOR, BusyPolling
+from tensord.vm.service.busy_polling import MAX_PENALTY, SHORT_SLEEP_FACTOR, BusyPolling
 from tensord.vm.service.loop import Loop
 
 from ...fuzz.harness import Harness
@@ -57,7 +57,7 @@ def test_each_try_in_vain_doubles_the_naps_before_the_next_one(polling: BusyPoll
         polling.slept(LONG, polled=True)
         assert polling.budget() == 0
         found.append(polling._naps)
-    assert found == [1, 2, 4, 8, 16, 32, MOST_PENALTY, MOST_PENALTY, MOST_PENALTY]
+    assert found == [1, 2, 4, 8, 16, 32, MAX_PENALTY, MAX_PENALTY, MAX_PENALTY]
     naps_until_it_polls(polling)
     polling.succeeded()
     polling.slept(LONG, polled=True)

@@ -35,7 +35,7 @@ def test_the_shares_leave_something_for_moments(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_daemon_does_not_start_with_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "descriptor_limit", lambda: descriptors.LEAST_LIMIT - 1)
+    monkeypatch.setattr(descriptors, "descriptor_limit", lambda: descriptors.MIN_DESCRIPTORS - 1)
     with pytest.raises(StartError, match=r"open files is 127.*ulimit -n"):
         descriptors.require_least()
     monkeypatch.setattr(descriptors, "descriptors_open", lambda: 100)

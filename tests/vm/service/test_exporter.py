@@ -16,7 +16,7 @@ from tensord.vm.service import exporter as module
 from tensord.vm.service.exporter import (
     CHECK_INTERVAL,
     HEALTHY_AFTER,
-    LONGEST_PAUSE,
+    MAX_PAUSE,
     Exporter,
     check_exporter,
     command_of,
@@ -110,7 +110,7 @@ def test_one_that_ends_is_started_again_after_pauses_that_grow(kept: Kept, log: 
         kept.now += told["again_in"]
     assert told["level"] == "error"
     assert told["why"] == "it has ended with status 1: tensord: cannot offer metrics: Address already in use"
-    assert pauses == [2.0, 4.0, 8.0, 16.0, 32.0, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE]
+    assert pauses == [2.0, 4.0, 8.0, 16.0, 32.0, MAX_PAUSE, MAX_PAUSE, MAX_PAUSE]
 
 
 @pytest.mark.parametrize("kept", [WAITS], indirect=True, ids=[""])

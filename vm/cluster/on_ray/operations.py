@@ -28,7 +28,7 @@ OnProgress: TypeAlias = Callable[[str, str], None]
 
 POLL_INTERVAL: Final = 0.1
 WATCH_INTERVAL: Final = 1.0
-MOST_FAILURES: Final = (
+MAX_FAILURES: Final = (
     2  # this many failed starts mean that a node does not start; one may fail because a port was just taken
 )
 END_MARGIN: Final = 15.0  # seconds in addition to the grace period
@@ -172,7 +172,7 @@ def _row_of(node: str, reference: Any) -> dict[str, Any]:
             f"{node} ({row['host']}) has tensord {row['version']}, and this is {version()}: install the same version "
             "on all nodes"
         )
-    if row["failures"] >= MOST_FAILURES or (row["wrong"] and row["state"] == DaemonProcessState.NEW):
+    if row["failures"] >= MAX_FAILURES or (row["wrong"] and row["state"] == DaemonProcessState.NEW):
         gpus = f", GPUs {row['gpus']}" if row["gpus"] else ""
         raise ClusterError(f"{node} ({row['host']}{gpus}) does not start: {row['wrong']}")
     typed_row: dict[str, Any] = row
@@ -297,7 +297,7 @@ def _await_back(node: str, handle: Any, before: int, timeout: float) -> dict[str
         row: dict[str, Any] = ask(handle, "row")
         if row["up"] and row["incarnation"] > before:
             return row
-        if row["failures"] >= MOST_FAILURES or (row["wrong"] and row["state"] == DaemonProcessState.NEW):
+        if row["failures"] >= MAX_FAILURES or (row["wrong"] and row["state"] == DaemonProcessState.NEW):
             break
         time.sleep(POLL_INTERVAL)
     raise ClusterError(

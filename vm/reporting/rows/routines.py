@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....interpreter.errors import ProtocolError, TensordError
-from ....interpreter.programs.fusion import LEAST_BYTES
+from ....interpreter.programs.fusion import MIN_BYTES
 from ....interpreter.programs.passes.table import FUSION, IN_PLACE, MEMORY_PLAN
 from ....interpreter.programs.program import Program
 from ....interpreter.programs.rows import why_unfused
@@ -138,7 +138,7 @@ def add_reasons_unfused(program: Program, recipe: Recipe, rows: list[list[str]])
     """Add to the reasons of the results of large reductions why these are not in a fusion."""
     for step in (program.steps[n] for n in recipe.steps):
         operand = program.metas[step.operands[0]] if step.operands and step.operands[0] >= 0 else None
-        if operand is not None and operand.nbytes >= LEAST_BYTES and (why := why_unfused(program, step)):
+        if operand is not None and operand.nbytes >= MIN_BYTES and (why := why_unfused(program, step)):
             rows[step.first][1] += f"; not in a fusion: {why}"
 
 

@@ -19,7 +19,7 @@ from .segment_plan import SegmentPlan
 
 # Limits of idle replays, which keep the pages of their arenas and operands, even after the pool has released these.
 IDLE = 2  # replays of a segment
-LARGEST_IDLE_ARENA = 1 << 20  # bytes of an arena
+MAX_IDLE_ARENA = 1 << 20  # bytes of an arena
 STAYING = 1 << 12  # bytes of an operand
 
 
@@ -134,7 +134,7 @@ class CompiledSegment:
         """Take back the replay of a run that has ended. `operands`: the slots of operands to forget; None for all."""
         replay.forget(range(replay.slots) if operands is None else operands)
         waiting = self.ready if replay.own else self.idle
-        if (replay.own or self.recipe.arena <= LARGEST_IDLE_ARENA) and len(waiting) < IDLE:
+        if (replay.own or self.recipe.arena <= MAX_IDLE_ARENA) and len(waiting) < IDLE:
             waiting.append(replay)
 
 

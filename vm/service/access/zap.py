@@ -94,9 +94,9 @@ LOOPBACK: Final = b"tensord:loopback"
 CURVE: Final = b"tensord:curve"
 
 VERSION: Final = b"1.0"
-LONGEST_FIELD: Final = 255  # the most bytes of a field that are read
+MAX_FIELD_BYTES: Final = 255  # the most bytes of a field that are read
 MATCH_TIMEOUT: Final = 2.0  # seconds
-MOST_REFUSALS: Final = 100  # that wait for the listener's monitor
+MAX_REFUSALS: Final = 100  # that wait for the listener's monitor
 
 
 class PeerRefused(Exception):  # noqa: N818 - what happened to the peer; never leaves this file
@@ -167,7 +167,7 @@ class Gatekeeper:
     def tell_overdue(self) -> None:
         """Log the refusals that no monitor has matched for `MATCH_TIMEOUT` seconds, or that are too many to keep."""
         while self.refused and (
-            len(self.refused) > MOST_REFUSALS or self.clock() - self.refused[0].since > MATCH_TIMEOUT
+            len(self.refused) > MAX_REFUSALS or self.clock() - self.refused[0].since > MATCH_TIMEOUT
         ):
             _, host, reason, about = self.refused.popleft()
             self.refusals.tell("a peer was refused", reason=reason, peer=host, **about)
@@ -216,8 +216,8 @@ def _by_address(address: bytes) -> str:
 
 
 def _text(frame: bytes) -> str:
-    return bytes(frame[:LONGEST_FIELD]).decode("ascii", "replace")
+    return bytes(frame[:MAX_FIELD_BYTES]).decode("ascii", "replace")
 
 
 def _reply(number: bytes, status: bytes, text: str, user: str = "") -> list[bytes]:
-    return [VERSION, number, status, text.encode()[:LONGEST_FIELD], user.encode()[:LONGEST_FIELD], b""]
+    return [VERSION, number, status, text.encode()[:MAX_FIELD_BYTES], user.encode()[:MAX_FIELD_BYTES], b""]

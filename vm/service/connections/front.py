@@ -36,10 +36,10 @@ from .registry import CLOSED_BY_CLIENT, ConnectionRegistry
 
 QUANTUM_NS = 100_000  # of one peer, before peers that have just sent something
 QUANTA_PER_PEER = 4  # of one peer, before the other busy peers
-MOST_WINDOWS = 4  # windows that a peer may have unfinished before its connection is cut
-MOST_PACKED_HEADERS = 64  # headers of the largest size that a peer may have waiting undecoded
+MAX_WINDOWS = 4  # windows that a peer may have unfinished before its connection is cut
+MAX_PACKED_HEADERS = 64  # headers of the largest size that a peer may have waiting undecoded
 ORDERED_KINDS = frozenset({BATCH, SEGMENT})  # kinds whose order matters
-MOST_UNSENT = 64  # messages waiting for room in a peer's queue; from that many on its PING is refused
+MAX_UNSENT = 64  # messages waiting for room in a peer's queue; from that many on its PING is refused
 
 
 class Front:
@@ -124,9 +124,9 @@ class Front:
         peer.packed_bytes += len(frames[0])
         peer.packed_payload += sum(map(len, frames[1:]))
         limits = self.limits
-        if peer.packed_bytes > MOST_PACKED_HEADERS * limits.header or len(peer.packed) > MOST_WINDOWS * limits.window:
+        if peer.packed_bytes > MAX_PACKED_HEADERS * limits.header or len(peer.packed) > MAX_WINDOWS * limits.window:
             raise QuotaError(f"{exact_size(peer.packed_bytes)} of batches unfinished; wait for credit")
-        if peer.packed_payload > before > MOST_WINDOWS * limits.window_bytes:
+        if peer.packed_payload > before > MAX_WINDOWS * limits.window_bytes:
             raise QuotaError(f"{exact_size(before)} of payloads unfinished; wait for credit")
 
     def unpack(self, peer: Peer) -> None:
@@ -192,10 +192,10 @@ class Front:
     def check_credit(self, peer: Peer, before: int) -> None:
         """QuotaError, which ends the connection before it costs memory, for a client that exceeds its credit by far."""
         unfinished = peer.taken - peer.consumed()
-        if unfinished > MOST_WINDOWS * self.limits.window:
+        if unfinished > MAX_WINDOWS * self.limits.window:
             raise QuotaError(f"{unfinished} messages unfinished; wait for credit beyond {self.limits.window}")
         unread = before - peer.consumed_bytes()  # without the newest batch, as in `keep_packed`
-        if peer.uploaded > before and unread > MOST_WINDOWS * self.limits.window_bytes:
+        if peer.uploaded > before and unread > MAX_WINDOWS * self.limits.window_bytes:
             allowed = exact_size(self.limits.window_bytes)
             raise QuotaError(f"{exact_size(unread)} of uploads unconsumed; wait for credit beyond {allowed}")
 
@@ -228,7 +228,7 @@ class Front:
         _, number = fields(header, 2)
         if not is_natural(number):
             raise ProtocolError("a PING is [3, number]")
-        if len(peer.unsent) >= MOST_UNSENT:
+        if len(peer.unsent) >= MAX_UNSENT:
             raise QuotaError(f"PING although {len(peer.unsent)} messages to you wait to be read")
         self.tell(peer, [PONG, number])
 

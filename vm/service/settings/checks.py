@@ -25,7 +25,7 @@ Check: TypeAlias = Callable[[object], Any]
 
 MIB: Final = 1 << 20
 UNLIMITED: Final = 1 << 62
-LEAST_MEMORY: Final = 128 * MIB
+MIN_MEMORY: Final = 128 * MIB
 
 
 def folders(value: object) -> tuple[Path, ...]:
@@ -74,11 +74,11 @@ def memory(value: object) -> int:
     """Bytes of memory, or a percentage of the memory of this machine or container."""
     share = PERCENTAGE.fullmatch(value) if isinstance(value, str) else None
     if share is not None and 0 < float(share[1]) <= 100:
-        return max(LEAST_MEMORY, int(available_memory() * float(share[1]) / 100))
+        return max(MIN_MEMORY, int(available_memory() * float(share[1]) / 100))
     with suppress(ValueError):
         if share is None:
-            return int(size(LEAST_MEMORY)(value))
-    raise ValueError(f'a size of at least {LEAST_MEMORY // MIB} MiB, such as "8 GiB", or a share such as "80%"')
+            return int(size(MIN_MEMORY)(value))
+    raise ValueError(f'a size of at least {MIN_MEMORY // MIB} MiB, such as "8 GiB", or a share such as "80%"')
 
 
 def available_memory() -> int:

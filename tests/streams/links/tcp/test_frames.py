@@ -10,7 +10,7 @@ from tensord.interpreter.errors import KernelError, NodeLost, ProtocolError, Ten
 from tensord.interpreter.types.meta import DTYPES, Meta
 from tensord.interpreter.wire.codec import Encoder
 from tensord.streams.links.tcp import frames
-from tensord.streams.links.tcp.frames import HEADER, LONGEST_PAYLOAD, Frame, HeaderKind
+from tensord.streams.links.tcp.frames import HEADER, MAX_PAYLOAD_BYTES, Frame, HeaderKind
 
 from ....each_case import each_case
 
@@ -19,7 +19,7 @@ metas = st.builds(Meta.of, st.lists(st.integers(0, 9), max_size=5).map(tuple), s
 
 @given(st.sampled_from(HeaderKind), st.integers(0, 1 << 63), st.binary(min_size=16, max_size=16))
 def test_headers(kind, number, transfer):
-    head = Frame(kind, LONGEST_PAYLOAD[kind], number, transfer)
+    head = Frame(kind, MAX_PAYLOAD_BYTES[kind], number, transfer)
     assert Frame.of(head.header()) == head
 
 
@@ -29,13 +29,13 @@ def test_any_header_is_read_or_refused(data):
         head = Frame.of(data)
     except ProtocolError:
         return
-    assert head.length <= LONGEST_PAYLOAD[head.kind]
+    assert head.length <= MAX_PAYLOAD_BYTES[head.kind]
 
 
 @each_case("kind", list(HeaderKind))
 def test_no_payload_is_longer_than_its_kind_allows(kind):
     with pytest.raises(ProtocolError, match="a frame of kind"):
-        Frame.of(Frame(kind, LONGEST_PAYLOAD[kind] + 1).header())
+        Frame.of(Frame(kind, MAX_PAYLOAD_BYTES[kind] + 1).header())
 
 
 @given(metas)
@@ -65,7 +65,7 @@ def test_small_values(meta, data):
 def test_errors(error):
     error.__cause__ = ValueError("z" * 50_000)
     payload = frames.error_payload(error, 1 << 62)
-    assert len(payload) <= LONGEST_PAYLOAD[HeaderKind.FAIL]
+    assert len(payload) <= MAX_PAYLOAD_BYTES[HeaderKind.FAIL]
     found, notice = frames.read_error(payload)
     assert notice == 1 << 62
     assert type(found) is type(error)

@@ -138,9 +138,9 @@ def test_a_refusal_belongs_to_the_first_refused_peer_of_its_host():
 
 def test_a_flood_of_refused_peers_is_not_kept(caplog):
     gatekeeper = Gatekeeper()
-    for _ in range(3 * zap.MOST_REFUSALS):
+    for _ in range(3 * zap.MAX_REFUSALS):
         ask(gatekeeper, zap.CURVE, b"192.0.2.1", b"CURVE", b"x")
-    assert len(gatekeeper.refused) <= zap.MOST_REFUSALS
+    assert len(gatekeeper.refused) <= zap.MAX_REFUSALS
     assert "a peer was refused" in caplog.text
 
 

@@ -141,7 +141,7 @@ def test_a_missing_file_or_one_that_is_no_text(tmp_path):
 def test_memory_is_a_share_of_what_the_control_group_has(monkeypatch):
     monkeypatch.setattr(checks, "_group_limits", lambda: [1 << 40, 1 << 30])
     assert checks.memory("50%") == 1 << 29
-    assert checks.memory("1%") == checks.LEAST_MEMORY
+    assert checks.memory("1%") == checks.MIN_MEMORY
     assert checks.available_memory() == 1 << 30
 
 
