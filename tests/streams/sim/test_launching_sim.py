@@ -118,10 +118,12 @@ def test_a_chain_takes_the_sum_of_its_spans_on_the_clock_of_its_queue(queue):
 
 def test_what_waits_begins_when_what_it_waits_for_has_ended(queue):
     other = SimQueue(Owner())
-    other.launch(len, ((),), 3_000_000)
+    other.launch(len, ((),), int(3600e9))  # it has not ended when the queue computes, however busy the machine is
     event = recorded(other)
     queue.wait_event(event)
     queue.launch(len, ((),), 1_000_000)
+    for one in (other, queue):
+        one.hurry()
     queue.synchronize()
     assert event.position is not None
     assert queue.time == event.position.time + 1_000_000
