@@ -17,5 +17,5 @@
 - `op_descriptions`: all ops, read without importing their kernels; `submodules`: finds definitions by their modules;
   `entry_points`: the groups by which other packages are found
 - `build_info`: the form of the engine, plain Python or compiled; `compilation`: marks for the compiler
-- `whole_file`: files that are complete or absent
+- `whole_file`: files that are complete or absent; `numpy_errors`: NumPy's warnings switched off at little cost
 """

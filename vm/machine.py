@@ -26,11 +26,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import Context
 from typing import Any
 from weakref import WeakSet
-
-import numpy as np
 
 from ..interpreter.concurrency.background import DOZE_INTERVAL, Background
 from ..interpreter.concurrency.bell import Bell
@@ -40,6 +37,7 @@ from ..interpreter.concurrency.process_end import AT_END
 from ..interpreter.concurrency.shielded_lock import ShieldedLock
 from ..interpreter.concurrency.switch_interval import SWITCH_INTERVAL
 from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ..interpreter.numpy_errors import ERROR_STATE, IGNORE
 from ..streams.links.link import Links
 from ..streams.stream import Task
 from .client_files import open_own_file
@@ -87,8 +85,6 @@ class VirtualMachine(Runtime):
         self.closed = True  # until the constructor is done
         self.fault: ConnectionLost | None = None  # set after a bug of the engine, whose state is then unreliable
         self.on_fault: dict[int, Callable[[TensordError], None]] = {}  # session id -> fails its open requests
-        self.context = Context()  # entered with the lock
-        self.context.run(np.seterr, all="ignore")
         self._shut = False
         self._watched_at = time.monotonic()
         super().__init__(
@@ -224,43 +220,37 @@ class VirtualMachine(Runtime):
         Long work is left to the background thread: releasing handles of closed sessions, and admitting batches that are
         held back (behind a run, or because the session is ahead of its device), once that has taken a while or another
         thread wants to drive. A thread that drives for a `session` does not admit batches held back for others.
-
-        The engine, and the kernels that it runs at once, have a context of their own, without NumPy's warnings: a step
-        into it takes a tenth of the time of `np.errstate`. So they do not see the context variables of a caller.
         """
-        until = 0.0
+        engine, waiting, cancellations = self.engine, self.waiting, self.cancellations
+        until, later = 0.0, False
         while self.fault is None:
             with self.lock:
-                later, until = self.context.run(self.take_steps, session, until)
+                token = ERROR_STATE.set(IGNORE)
+                try:
+                    while self.fault is None:  # again: another thread may have set it before this one got the lock
+                        if cancellations:
+                            self.take_cancellations()
+                        if not engine.schedule(session):
+                            break
+                        if engine.held:
+                            until = until or time.monotonic() + PIECE
+                            others = session is not None and session not in engine.held and not engine.pending
+                            later = others or self.lock.wanted() or time.monotonic() > until
+                        else:
+                            later = engine.only_releases_are_left()
+                        if later:
+                            break
+                except BaseException as error:
+                    raise self.end_broken(error) from error
+                finally:
+                    ERROR_STATE.reset(token)
+                if waiting.followers or waiting.leader is not None:
+                    waiting.wake()
             if later:
                 self.hand_on()
                 return
-            if not (self.engine.finished or self.cancellations):
+            if not (engine.finished or self.cancellations):
                 return
-
-    def take_steps(self, session: VmSession | None, until: float) -> tuple[bool, float]:
-        """`drive` while this thread has the lock. Return whether work is left for another thread, and the time at which
-        this thread has admitted held batches for long enough (0.0 before the first one)."""
-        engine, waiting, later = self.engine, self.waiting, False
-        try:
-            while self.fault is None:  # again: another thread may have set it before this one got the lock
-                if self.cancellations:
-                    self.take_cancellations()
-                if not engine.schedule(session):
-                    break
-                if engine.held:
-                    until = until or time.monotonic() + PIECE
-                    others = session is not None and session not in engine.held and not engine.pending
-                    later = others or self.lock.wanted() or time.monotonic() > until
-                else:
-                    later = engine.only_releases_are_left()
-                if later:
-                    break
-        except BaseException as error:
-            raise self.end_broken(error) from error
-        if waiting.followers or waiting.leader is not None:
-            waiting.wake()
-        return later, until
 
     def hand_on(self) -> None:
         """Make another thread drive soon: one that waits for the lock, else the leader, else the background thread."""

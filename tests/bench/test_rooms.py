@@ -15,10 +15,10 @@ from ..each_case import each_case
 
 ROOT = Path(__file__).parents[2]
 MOST = {
-    "small op": Counts(61, 25, 21, 3),
+    "small op": Counts(60, 25, 21, 3),
     "sim op": Counts(281, 52, 69, 8),
     "sim op, daemon": Counts(278, 46, 67, 1),
-    "run": Counts(116, 40, 37, 2),
+    "run": Counts(115, 40, 37, 2),
     "eviction": Counts(545, 64, 134, 11),
     "checkpoint": Counts(742, 74, 148, 12),
 }

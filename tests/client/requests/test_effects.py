@@ -6,6 +6,7 @@ import io
 import sys
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,16 @@ from tensord.client.requests import printing
 
 from ...behaviours.looking_inside import WAIT
 from ...forked import run_script
+
+
+def test_a_callback_sees_the_context_variables_of_the_thread_that_waits():
+    mode: ContextVar[str] = ContextVar("mode", default="usual")
+    seen: list[str] = []
+    with td.connect("local", devices=["cpu:0"]) as session:
+        mode.set("the caller's")
+        session.effect(lambda _: seen.append(mode.get()), session.asarray([1.0]))
+        session.check_chain()
+    assert seen == ["the caller's"]
 
 
 def test_a_callback_may_cancel_and_the_effects_behind_it_do_not_run(session):
