@@ -1,8 +1,8 @@
 """Collectives as calls of a library, NCCL, in place of steps (`steps`): each rank makes one call, or several in one
 group, which NCCL launches as one.
 
-`calls_of` returns an empty sequence if the library cannot do the collective with the same meaning, or there is nothing
-to do; in both cases the collective is carried out by steps. What the library can do:
+`calls_of` returns an empty sequence if the library cannot do the collective with the same meaning, or if there is
+nothing to do; the collective then consists of steps. The library's abilities:
 
 - it sums integers of 8, 32 and 64 bits and floating-point numbers; complex numbers as pairs of these;
 - its maximum of floating-point numbers ignores NaN, so only maxima and minima of integers and bools are used;
